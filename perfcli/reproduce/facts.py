@@ -39,12 +39,21 @@ def read_facts(run: Run) -> Facts:
 
 
 def read_pair(comparison: Comparison) -> Facts:
-    """Return what only both runs together tell, as 0 or 1."""
+    """Return what only both runs together tell, as 0 or 1: ``slower`` by the measured time, else by
+    the estimated one; ``worse`` by whatever ``compare`` looks at."""
     same = all(group.match.relation == "same" for group in comparison.groups)
     return {
         "same_code": float(same),
         "worse": None if comparison.outcome == "unknown" else float(comparison.outcome == "worse"),
+        "slower": _slower(comparison),
     }
+
+
+def _slower(comparison: Comparison) -> float | None:
+    verdict = comparison.estimate.verdict if comparison.estimate else "unsure"
+    if comparison.timing is not None:
+        verdict = comparison.timing.step.verdict
+    return None if verdict == "unsure" else float(verdict == "slower")
 
 
 def _peak(run: Run) -> float | None:

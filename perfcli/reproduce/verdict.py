@@ -36,8 +36,8 @@ _Word = Literal[
 _Basis = Literal["measured", "estimated", "code", "formulas", ""]
 
 
-_DECIDED_BY_TIME = "pair.worse"
-"""The fact that a measurement makes known where counts and estimates leave it open."""
+_DECIDED_BY_TIME = ("pair.worse", "pair.slower")
+"""Facts that a measurement makes known where counts and estimates leave them open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def judge(claim: Claim, found: Observation) -> ClaimVerdict:
     try:
         ruling = _judge_code(claim, found)
     except FactMissing as error:
-        if str(error) == _DECIDED_BY_TIME and found.measured is None:
+        if str(error) in _DECIDED_BY_TIME and found.measured is None:
             return ClaimVerdict("needs a GPU", "neither counts nor an estimate can tell")
         return ClaimVerdict("cannot be shown here", f"{error} is not known")
     if isinstance(claim.shown_by, Launches) and claim.shown_by.theirs is not None:
@@ -202,4 +202,5 @@ _WRITERS: Mapping[str, Callable[[float | None], str]] = {
     "limit_bytes": units.exact_bytes,
     "same_code": _write_truth,
     "worse": _write_truth,
+    "slower": _write_truth,
 }

@@ -23,28 +23,60 @@ _OVER_FUSED = "side.mix_order_reads > 10 and side.mix_order_spills > 16"
 _SUSPECTS = ("triton.coalesce_tiling_analysis=false", "loop_ordering_after_fusion=false")
 
 
+_WAYS = (
+    Way(Setup(_OFF), Setup(), until=(2, 12)),
+    Way(Setup(), Setup(_UNLIMITED), imitates=True),
+)
+_CURES = tuple((f"{_LIMIT}={reads}",) for reads in (5, 10, 15, 20))
+_STEP = ClaimedEffect(99.471, 105.764, "ms", "an H100")
+_HOLDS, _FIXED_IN = "torch 2.10 to 2.12", (2, 13)
+
+
 def _model(name: str, says: str, params: dict[str, Scalar]) -> Claim:
     return Claim(
         name=f"mix-order-{name}",
         says=says,
         source=_SOURCE,
-        holds="torch 2.10 to 2.12",
+        holds=_HOLDS,
         shown_by=TwoVariants(
             "gqa-transformer",
-            (
-                Way(Setup(_OFF), Setup(), until=(2, 12)),
-                Way(Setup(), Setup(_UNLIMITED), imitates=True),
-            ),
+            _WAYS,
             params=params,
             smoke={**params, **_SMOKE},
             finding="PC103",
             blame=Blame("spills", _SUSPECTS),
-            cures=tuple((f"{_LIMIT}={reads}",) for reads in (5, 10, 15, 20)),
+            cures=_CURES,
         ),
         symptom=_OVER_FUSED,
         shows=("bad.mix_order", "good.mix_order"),
-        effect=ClaimedEffect(99.471, 105.764, "ms", "an H100"),
-        fixed_in=(2, 13),
+        effect=_STEP,
+        fixed_in=_FIXED_IN,
+    )
+
+
+def _kernel(reads: int, dtype: str) -> Claim:
+    """Return the claim about one kernel alone; that of the step is the least that it has to
+    cost."""
+    params: dict[str, Scalar] = {"reads": reads, "dtype": dtype}
+    return Claim(
+        name=f"mix-order-{reads}-reads-{dtype}",
+        says=f"a mix-order kernel that reads {reads} matrices of {dtype}, 98304 × 512, spills and "
+        "is slower than the kernels that it is made of",
+        source=_SOURCE,
+        holds=_HOLDS,
+        shown_by=TwoVariants(
+            "mix-order",
+            _WAYS,
+            params=params,
+            smoke=params,
+            finding="PC103",
+            blame=Blame("spills", _SUSPECTS),
+            cures=_CURES[1:2],
+        ),
+        symptom=_OVER_FUSED,
+        expects=("bad.kernels < good.kernels",),
+        effect=ClaimedEffect(1.0, _STEP.ratio, "", "an H100, of a whole step"),
+        fixed_in=_FIXED_IN,
     )
 
 
@@ -61,4 +93,14 @@ CLAIMS = (
         "batch of its profile",
         {"layers": 3, "batch": 48, "learned": True},
     ),
+    Claim(
+        name="mix-order-7-reads",
+        says="7 reads are clean: fused, nothing is spilled, and nothing gets slower",
+        source=_SOURCE,
+        holds=_HOLDS,
+        shown_by=TwoVariants("mix-order", _WAYS, params={"reads": 7}, smoke={"reads": 7}),
+        expects=("bad.mix_order == 1", "bad.mix_order_spills <= 16", "pair.slower == 0"),
+        is_control=True,
+    ),
+    *(_kernel(reads, dtype) for reads in (11, 19) for dtype in ("bfloat16", "float32")),
 )
