@@ -101,13 +101,13 @@ def write_blame(result: Result) -> str:
 
 
 def list_cures(result: Result) -> Iterator[str]:
-    """Yield ``online_softmax=true helps, 0.77×``."""
+    """Yield ``online_softmax=true: helps, measured 0.77×``: with the cure over without."""
     yield from map(_write_cure, result.found.cures)
 
 
 def _write_cure(cure: CureResult) -> str:
-    time = cure.measured or cure.estimated
-    ratio = "" if time is None else f", {time.ratio:.3g}×"
+    kind, time = ("measured", cure.measured) if cure.measured else ("estimated", cure.estimated)
+    ratio = "" if time is None else f", {kind} {time.ratio:.3g}×"
     return f"{' '.join(cure.options)}: {judge_cure(cure)}{ratio}"
 
 
