@@ -97,7 +97,7 @@ def find(catalogue: Catalogue, name: str) -> InductorOption:
         refusal = f"{having}; {refusal}" if refusal else having
     if refusal:
         raise PerfcliError(f"torch {catalogue.torch} has no option {name!r}: {refusal}")
-    near = releases.nearest(_short(name), catalogue.entries)
+    near = releases.nearest(_short(name), dict.fromkeys((*catalogue.entries, *patches.PATCHES)))
     hint = f"did you mean {' or '.join(near)}?" if near else "perfcli knobs PATTERN searches them"
     raise PerfcliError(f"torch {catalogue.torch} has no option {name!r}: {hint}")
 

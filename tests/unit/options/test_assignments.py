@@ -439,6 +439,15 @@ def test_where_the_read_limit_does_not_apply(
     )
 
 
+def test_a_misspelt_patch_is_recognised(tmp_path: Path) -> None:
+    """Also where it does not fit."""
+    for name, version in (("patch.split_softmax", "2.13.0"), ("split_online_softmax", "2.11.0")):
+        folder = tmp_path / version
+        folder.mkdir()
+        with pytest.raises(PerfcliError, match=r"did you mean patch.split_online_softmax\?"):
+            assignments.find(torch_of(folder, version), name)
+
+
 def test_the_read_limit_is_refused_for_the_cpu(tmp_path: Path) -> None:
     catalogue = torch_of(tmp_path, "2.11.0", SWITCH + "trailing = 3\n")
     limited = assignments.make_variant("v", [f"{MAX_READS}=10"], catalogue)
