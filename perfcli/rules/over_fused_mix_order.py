@@ -23,8 +23,8 @@ takes 583 µs, 536 µs without the spills in another launch configuration (PC106
 all kernels together move 23.8 GB instead of 22.2, 0.5 ms of bandwidth. Timed on that GPU with torch
 2.11, a step takes as long with the limit as without, within the noise (26.1 and 26.0 ms, +0.5 %),
 and its generated kernels 2.6 % longer, in spite of the spills (docs/cures.md). Further on there is
-a cliff: with float32 parameters a kernel spills 598 words and takes 3.7 ms on an H200, and the limit
-wins 10.7 % of the step (docs/mix-order.md).
+a cliff: with float32 parameters a kernel spills 598 words and takes 3.7 ms on an H200, and the
+limit wins 10.7 % of the step (docs/mix-order.md).
 That is why this is a warning and no error; `--try-fixes` shows spilled words and bytes.
 
 What to try: another launch configuration, if PC106 names one and the kernel can be tuned; the
