@@ -154,6 +154,26 @@ _LISTED = (
         unit="kernel",
         counter="patch.loop_peeling",
     ),
+    Patch(
+        name="patch.recompute_half_inputs",
+        type="bool",
+        off=False,
+        does="Holds rows of half precision as they are, not as float32, and longer ones.",
+        doc="Rows of up to 8192 columns are held in registers.",
+        origin="RFC #179711, PR #182671, which was closed",
+        sources=(
+            "https://github.com/pytorch/pytorch/issues/179711",
+            "https://github.com/pytorch/pytorch/pull/182671",
+        ),
+        first=(2, 11),
+        last=(2, 13),
+        in_later=False,
+        needs=("triton.persistent_reductions",),
+        values=(True,),
+        verb="rewrote",
+        unit="kernel",
+        counter="patch.recompute_half_inputs",
+    ),
 )
 
 PATCHES: Mapping[str, Patch] = {patch.name: patch for patch in _LISTED}

@@ -16,6 +16,7 @@ _FILES = {
     "patch.split_online_softmax": "split_online_softmax",
     "patch.accumulated_reads_size": "accumulated_reads",
     "patch.loop_peeling": "loop_peeling",
+    "patch.recompute_half_inputs": "recompute",
 }
 """The module of each patch. Its function ``apply`` takes a ``Patching`` and the value."""
 

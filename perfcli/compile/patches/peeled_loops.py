@@ -31,6 +31,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from perfcli.compile.patches.kernel_text import KernelText, Unfit, list_calls, list_names
+
 MARK = "loop_peeling"
 """The entry of ``inductor_meta`` that says how many neighbours a peeled kernel loads at once."""
 _VECTOR_BYTES = 16
@@ -50,10 +52,6 @@ _SHAPES = {
 """What ``r0_base`` is, with a tile's shape and how a row's vector becomes part of it."""
 _ORDERED = re.compile(r"scan|sort|cumsum|cumprod|block_ptr|descriptor|barrier|inline_asm")
 """Calls whose result depends on the order in a tile, and those that are not understood here."""
-
-
-class _Unfit(Exception):
-    """Says that the source is not as expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ def peel_loops(source: str) -> str | None:
     """Return the module's text with its reduction loops peeled; None if it is left alone."""
     try:
         return _Kernel(source).rewrite()
-    except _Unfit:
+    except Unfit:
         return None
 
 
@@ -115,29 +113,20 @@ class _Kernel:
     """Holds a kernel that was read, to be written anew."""
 
     def __init__(self, source: str) -> None:
-        if not source.isascii():
-            raise _Unfit  # columns of the syntax tree count bytes
-        self.lines = source.splitlines()
-        self.function, given = _find_reduction(_parse(source))
-        meta = given.get("inductor_meta")
-        if not isinstance(meta, ast.Dict) or any(n.id in _OURS for n in _names(self.function)):
-            raise _Unfit
-        self.meta = meta
-        self.item_bytes = _read_item_bytes(given.get("triton_meta"))
-        self.shape, self.expanded = _SHAPES.get(self._assigned("r0_base"), ("", ""))
+        self.text = KernelText(source, "reduction")
+        self.function = self.text.function
         nodes = [n for n in ast.walk(self.function) if isinstance(n, ast.For | ast.While | ast.If)]
-        calls = (ast.unparse(c.func) for c in _calls(self.function))
-        if not self.shape or not nodes or any(map(_ORDERED.search, calls)):
-            raise _Unfit
+        calls = (ast.unparse(c.func) for c in list_calls(self.function))
+        self.shape, self.expanded = _SHAPES.get(self.text.assigned("r0_base"), ("", ""))
+        if (
+            not self.shape
+            or not nodes
+            or any(map(_ORDERED.search, calls))
+            or any(n.id in _OURS for n in list_names(self.function))
+        ):
+            raise Unfit
         self.loops = self._read_loops(nodes)
         self.vector = max(a.vector for loop in self.loops for a in loop.accesses)
-
-    def _assigned(self, name: str) -> str:
-        """Return what a variable of the function's own block is set to; empty if nothing is."""
-        for statement in self.function.body:
-            if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
-                return ast.unparse(statement.value)
-        return ""
 
     def _read_loops(self, nodes: Sequence[ast.AST]) -> tuple[_Loop, ...]:
         loops: list[_Loop] = []
@@ -145,7 +134,7 @@ class _Kernel:
         stored: set[str] = set()
         for node in nodes:
             if not isinstance(node, ast.For) or node not in self.function.body:
-                raise _Unfit
+                raise Unfit
             _check_loop(node)
             loads, stores = _pointers(node, "tl.load"), _pointers(node, "tl.store")
             barrier = bool(stored & (loads | stores) or loaded & stores)
@@ -153,26 +142,26 @@ class _Kernel:
             accesses = tuple(self._read_accesses(node))
             loops.append(_Loop(node, accesses, _choose_row(accesses), barrier))
         if not any(loop.accesses for loop in loops):
-            raise _Unfit  # nothing lies side by side along the reduction: nothing gets wider
+            raise Unfit  # nothing lies side by side along the reduction: nothing gets wider
         return tuple(loops)
 
     def _read_accesses(self, loop: ast.For) -> Iterator[_Access]:
-        varying = {n.id for n in _names(loop) if isinstance(n.ctx, ast.Store)}
+        varying = {n.id for n in list_names(loop) if isinstance(n.ctx, ast.Store)}
         columns = {
             ast.unparse(s.targets[0])
             for s in loop.body
             if isinstance(s, ast.Assign) and ast.unparse(s.value) == "r0_index"
         }
-        for call in _calls(loop):
+        for call in list_calls(loop):
             address = call.args[0] if call.args else None
             if ast.unparse(call.func) not in ("tl.load", "tl.store"):
                 continue
             if not isinstance(address, ast.BinOp) or not isinstance(address.left, ast.Name):
                 continue
-            size = self.item_bytes.get(address.left.id)
+            size = _ITEM_BYTES.get(self.text.types.get(address.left.id, "")[1:])
             terms = _terms(address.right)
             rest = [t for t in terms if not (isinstance(t, ast.Name) and t.id in columns)]
-            names = {n.id for t in rest for n in _names(t)}
+            names = {n.id for t in rest for n in list_names(t)}
             if size is None or len(rest) != len(terms) - 1 or names & varying:
                 continue
             vector = _VECTOR_BYTES // size
@@ -188,14 +177,9 @@ class _Kernel:
             (loop.node, self._peel(loop, softmaxes)) for loop in self.loops
         ]
         edits += [(start, [_narrow(start)]) for each in softmaxes for start in each.starts]
-        lines = list(self.lines)
-        for node, text in sorted(edits, key=lambda edit: -edit[0].lineno):
-            lines[node.lineno - 1 : node.end_lineno] = [f"    {line}" for line in text]
         size = f"{self.vector} if R0_BLOCK > {self.vector} else R0_BLOCK"
-        lines.insert(self.function.body[0].lineno - 1, f"    R0_VECTOR: tl.constexpr = {size}")
-        at, column = self.meta.lineno - 1, self.meta.col_offset + 1
-        lines[at] = f"{lines[at][:column]}{MARK!r}: {self.vector}, {lines[at][column:]}"
-        return "\n".join(lines) + "\n"
+        first = [f"R0_VECTOR: tl.constexpr = {size}"]
+        return self.text.write(edits, first, (MARK, self.vector))
 
     def _peel(self, loop: _Loop, softmaxes: Sequence[_Softmax]) -> list[str]:
         """Return the lines of both loops, and of what they need."""
@@ -234,7 +218,7 @@ class _Kernel:
 
     def _columns(self) -> int:
         """Return how many columns there are; 0 where it is not static."""
-        text = self._assigned("r0_numel")
+        text = self.text.assigned("r0_numel")
         return int(text) if text.isdigit() else 0
 
     def _write_body(
@@ -255,7 +239,7 @@ class _Kernel:
     # --- online softmax
 
     def _read_softmaxes(self, loop: _Loop) -> Iterator[_Softmax]:
-        names = Counter(n.id for n in _names(self.function))
+        names = Counter(n.id for n in list_names(self.function))
         for at, statement in enumerate(loop.node.body):
             softmax = _read_combination(statement, loop.node.body[at + 1 : at + 3])
             if softmax is None:
@@ -268,7 +252,7 @@ class _Kernel:
             )
             # A variable is set, then named three times in the loop, then reduced; its next value
             # is named twice.
-            counts = [names[n] for n in (*variables, *(t.id for t in _names(softmax.targets)))]
+            counts = [names[n] for n in (*variables, *(t.id for t in list_names(softmax.targets)))]
             shaped = all(self.shape in ast.unparse(s) for s in starts)
             if len(starts) == 2 and counts == [5, 5, 2, 2] and shaped:
                 yield replace(softmax, starts=starts)
@@ -342,43 +326,11 @@ def _narrow(start: ast.Assign) -> str:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _parse(source: str) -> ast.Module:
-    """Return the syntax tree, with columns as in the text: a kernel has a placeholder for a name,
-    ``Placeholder.KERNEL_NAME``, until it is known whether there is an equal one."""
-    try:
-        return ast.parse(re.sub(r"(?m)^def (\w+)\.(\w+)", r"def \1_\2", source))
-    except SyntaxError:
-        raise _Unfit from None
-
-
-def _find_reduction(module: ast.Module) -> tuple[ast.FunctionDef, dict[str | None, ast.expr]]:
-    """Return the kernel and the keywords of its decorator."""
-    for node in module.body:
-        for decorator in getattr(node, "decorator_list", ()):
-            if (
-                isinstance(node, ast.FunctionDef)
-                and isinstance(decorator, ast.Call)
-                and ast.unparse(decorator.func) == "triton_heuristics.reduction"
-            ):
-                return node, {k.arg: k.value for k in decorator.keywords}
-    raise _Unfit
-
-
-def _read_item_bytes(meta: ast.expr | None) -> dict[str, int]:
-    """Return the size of what each pointer argument points at."""
-    if isinstance(meta, ast.Dict):
-        for key, value in zip(meta.keys, meta.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value == "signature":
-                types: dict[str, str] = ast.literal_eval(value)
-                return {n: _ITEM_BYTES[t[1:]] for n, t in types.items() if t[1:] in _ITEM_BYTES}
-    raise _Unfit
-
-
 def _check_loop(node: ast.For) -> None:
-    """Raise ``_Unfit`` if the loop does not begin as Inductor's do, or uses what will differ."""
+    """Raise ``Unfit`` if the loop does not begin as Inductor's do, or uses what will differ."""
     body = [ast.unparse(s) for s in node.body]
     rest = [text.replace("roffset == 0", "") for text in body[2:] if text != _OFFSET]
-    changed = {n.id for s in node.body[2:] for n in _names(s) if isinstance(n.ctx, ast.Store)}
+    changed = {n.id for s in node.body[2:] for n in list_names(s) if isinstance(n.ctx, ast.Store)}
     if (
         body[:2] != [_INDEX, _MASK]
         or ast.unparse(node.target) != "r0_offset"
@@ -386,7 +338,7 @@ def _check_loop(node: ast.For) -> None:
         or changed & {"r0_index", "r0_mask", "r0_offset"}
         or any(re.search(r"\b(r0_|r)offset\b", text) for text in rest)
     ):
-        raise _Unfit
+        raise Unfit
 
 
 def _choose_row(accesses: Sequence[_Access]) -> str:
@@ -419,19 +371,11 @@ def _pointers(loop: ast.For, function: str) -> set[str]:
     """Return the arguments whose elements the loop loads, or stores."""
     return {
         n.id
-        for c in _calls(loop)
+        for c in list_calls(loop)
         if ast.unparse(c.func) == function and c.args
-        for n in _names(c.args[0])
+        for n in list_names(c.args[0])
         if "_ptr" in n.id
     }
-
-
-def _calls(node: ast.AST) -> list[ast.Call]:
-    return [n for n in ast.walk(node) if isinstance(n, ast.Call)]
-
-
-def _names(node: ast.AST) -> list[ast.Name]:
-    return [n for n in ast.walk(node) if isinstance(n, ast.Name)]
 
 
 def _place(node: ast.expr) -> tuple[int, int]:

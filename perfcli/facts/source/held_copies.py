@@ -79,6 +79,8 @@ class _Walk:
             return loaded
         function = node.func
         name = triton_names._full_name(function, self.aliases, self.values) or ""
+        if name.endswith("inline_asm_elementwise"):
+            return _Value()  # what comes out of it can't be what was kept
         inner = _union([self.evaluate(a) for a in (*node.args, *(k.value for k in node.keywords))])
         if triton_names._is_reduction(name):
             return _Value(reduced=inner.single | inner.reduced)

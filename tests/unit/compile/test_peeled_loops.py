@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from interpreted import generate, interpret
 
 from perfcli.compile.patches.peeled_loops import has_masked_loops, peel_loops
 
 HAS_TRITON = importlib.util.find_spec("triton") is not None
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 HEAD = """
 @triton_heuristics.reduction(
@@ -237,27 +234,13 @@ def test_peeled_kernels_compute_what_eager_computes(tmp_path: Path) -> None:
     setting = "split_reductions=false,patch.loop_peeling"
     asked = [*(f"{name},{setting}=true" for name in PEELED)]
     asked += [f"{name},{setting}={value}" for name in LEFT for value in ("true", "false")]
-    made = _run("generated_modules.py", str(tmp_path), *asked)
-    lines = [json.loads(line) for line in made.splitlines()]
-    assert [each["acted"] for each in lines[: len(PEELED)]] == [{"patch.loop_peeling": 1}] * len(
-        PEELED
-    )
-    for patched, plain in zip(lines[len(PEELED) :: 2], lines[len(PEELED) + 1 :: 2], strict=True):
+    made = generate(tmp_path, asked)
+    peeled, left = made[: len(PEELED)], made[len(PEELED) :]
+    assert [each["acted"] for each in peeled] == [{"patch.loop_peeling": 1}] * len(PEELED)
+    for patched, plain in zip(left[::2], left[1::2], strict=True):
         assert patched["modules"] == plain["modules"]
         assert "left 1 kernel as torch has it" in patched["notes"][0]
     blocks = ("XBLOCK=2,R0_BLOCK=512", "XBLOCK=1,R0_BLOCK=4096")
-    texts = "".join(f"{json.dumps(each)}\n" for each in lines[: len(PEELED)])
-    found = [json.loads(line) for line in _run("run_modules.py", *blocks, given=texts).splitlines()]
+    found = interpret(peeled, blocks)
     assert [each["name"] for each in found] == [name for name in PEELED for _ in blocks]
     assert {each["name"]: max(each["errors"]) for each in found if max(each["errors"]) > 1} == {}
-
-
-def _run(program: str, *arguments: str, given: str = "") -> str:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", str(FIXTURES / program), *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return ran.stdout
