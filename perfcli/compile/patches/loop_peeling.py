@@ -1,8 +1,9 @@
 """Peels the loops of Inductor's Triton reductions (``peeled_loops``), as no release of torch does.
 
-A peeled kernel also gets a launch configuration in which each thread has at least as many elements
-as one load of 16 bytes brings; Inductor gives softmax 16 warps for tiles of 2048, four elements per
-thread. A device times it against Inductor's own, which all stay.
+A peeled kernel also gets launch configurations in which each thread has as many elements as one
+load of 16 bytes brings, with tiles of half, the same and twice the size; Inductor gives softmax 16
+warps for tiles of 2048, four elements per thread. A device times them against Inductor's own, which
+all stay.
 
 Read against torch 2.11.0, 2.12.1 and 2.13.0; compiled with 2.11.0 and 2.13.0.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 from perfcli.compile.patches.patching import Patching
@@ -59,19 +61,24 @@ def _add_configurations(patching: Patching, heuristics: Any, propose: Any) -> No
     @functools.wraps(propose)
     def _reduction_configs(**given: Any) -> Any:
         configs = propose(**given)
-        vector = given["inductor_meta"].get(MARK, 0)
-        return configs + [c for each in configs for c in _with_fewer_warps(each, vector)]
+        vector = given["inductor_meta"].get(MARK)
+        if vector is None:
+            return configs
+        longest = given["size_hints"].get("r0_", 0)
+        return configs + [c for each in configs for c in _fit_threads(each, vector, longest)]
 
     patching.replace(heuristics, "_reduction_configs", _reduction_configs)
 
 
-def _with_fewer_warps(config: Any, vector: int) -> list[Any]:
-    """Return the configuration with so few warps that each thread has a whole vector; nothing where
-    it has."""
-    elements = config.kwargs.get("XBLOCK", 1) * config.kwargs.get("R0_BLOCK", 1)
-    warps = max(1, elements // (_LANES * max(vector, 1)))
-    if warps >= config.num_warps:
-        return []
-    fewer = copy.copy(config)
-    fewer.num_warps = warps
-    return [fewer]
+def _fit_threads(config: Any, vector: int, longest: int) -> Iterator[Any]:
+    """Yield the configuration with a whole vector per thread, for tiles of several sizes; nothing
+    where each thread has one."""
+    elements = config.kwargs.get("XBLOCK", 1) * config.kwargs["R0_BLOCK"]
+    if elements >= _LANES * config.num_warps * vector:
+        return
+    for scale in (1.0, 2.0, 0.5):
+        fitted = copy.deepcopy(config)
+        fitted.kwargs["R0_BLOCK"] = int(config.kwargs["R0_BLOCK"] * scale)
+        fitted.num_warps = int(elements * scale) // (_LANES * vector)
+        if fitted.num_warps and fitted.kwargs["R0_BLOCK"] <= longest:
+            yield fitted

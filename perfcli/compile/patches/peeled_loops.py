@@ -8,10 +8,11 @@ at a time where it cannot see that neighbours are masked alike. Peeled (pytorch 
 * the same loop over what is left, masked as before.
 
 Without the mask, a load is as wide as its address allows. Rows of 50,257 bfloat16 begin anywhere,
-so that elements would still be loaded one by one. Tiles of the first loop therefore begin at the
-row's first element whose address is a multiple of 16 bytes (``r0_head``); the second loop also
-takes the few elements in front of it. Where rows of several buffers begin at different places, the
-tiles are those of most accesses.
+so that elements would still be loaded one by one. Tiles of the first loop therefore begin with the
+row's first whole cache line (``r0_head``): at a multiple of 16 bytes a load would be as wide, but a
+warp's loads would cross lines, and its stores would share sectors with other warps. The second loop
+also takes the few elements in front of that line. Where rows of several buffers begin at different
+places, the tiles are those of most accesses.
 
 An online softmax takes two exponentials per element, to keep a maximum and a sum for each element
 of the tile. Here, neighbours share them: their maximum first, then one exponential for each and one
@@ -36,6 +37,7 @@ from perfcli.compile.patches.kernel_text import KernelText, Unfit, list_calls, l
 MARK = "loop_peeling"
 """The entry of ``inductor_meta`` that says how many neighbours a peeled kernel loads at once."""
 _VECTOR_BYTES = 16
+_LINE_BYTES = 128
 _ITEM_BYTES = {
     **dict.fromkeys(("i1", "i8", "u8", "fp8e4nv", "fp8e5"), 1),
     **dict.fromkeys(("i16", "u16", "fp16", "bf16"), 2),
@@ -207,9 +209,9 @@ class _Kernel:
         ]
 
     def _write_head(self, row: str) -> list[str]:
-        """Return what sets ``r0_head``, the elements in front of a row's first multiple of 16
-        bytes, and ``r0_full``, the elements of whole tiles wherever the row begins."""
-        most = self.vector - 1
+        """Return what sets ``r0_head``, the elements in front of a row's first whole cache line,
+        and ``r0_full``, the elements of whole tiles wherever the row begins."""
+        most = self.vector * _LINE_BYTES // _VECTOR_BYTES - 1
         columns = "r0_numel" if self._columns() >= most else f"tl.maximum(r0_numel, {most})"
         return [
             f"r0_head = (-({row}) & {most}).to(tl.int32)",
@@ -257,16 +259,29 @@ class _Kernel:
             if len(starts) == 2 and counts == [5, 5, 2, 2] and shaped:
                 yield replace(softmax, starts=starts)
 
+    def _is_inner(self, softmax: _Softmax) -> bool:
+        """Return whether the maximum is used in loops alone, beside the sum. Then it need not be
+        NaN where an element is, as the sum is, and takes one instruction instead of three."""
+        outside = [s for s in self.function.body if not isinstance(s, ast.For)]
+        for statement in outside:
+            if isinstance(statement, ast.Assign) and ast.unparse(statement.value).startswith(
+                f"triton_helpers.online_softmax_reduce({softmax.maximum}, "
+            ):
+                name = list_names(statement.targets[0])[0].id
+                uses = [s for s in outside if any(n.id == name for n in list_names(s))]
+                return all(s is statement or _reshapes(s, name) for s in uses)
+        return False
+
     def _write_group(self, softmax: _Softmax) -> list[str]:
         """Return an online softmax's step that takes neighbours together."""
         name, fast = softmax.maximum, softmax.fast
         shape = f"[{self.shape[1:-1].replace('R0_BLOCK', _NARROW)}, R0_VECTOR]"
         axis, wide = (2, "[:, :, None]") if self.expanded else (1, "[:, None]")
         value = f"tl.where({softmax.mask}, {softmax.value}, float('-inf'))"
+        largest = "tl.max" if self._is_inner(softmax) else "triton_helpers.max2"
         return [
             f"{name}_group = tl.reshape({value}, {shape})",
-            f"{name}_next = triton_helpers.maximum("
-            f"{name}, triton_helpers.max2({name}_group, {axis}))",
+            f"{name}_next = triton_helpers.maximum({name}, {largest}({name}_group, {axis}))",
             # A lane that has seen nothing but -inf would compute -inf - -inf.
             f"{name}_base = tl.where({name}_next == float('-inf'), 0.0, {name}_next)",
             f"{softmax.total} = {softmax.total} * triton_helpers.exp({name} - {name}_base, {fast})"
@@ -316,6 +331,10 @@ def _read_combination(statement: ast.stmt, keeps: Sequence[ast.stmt]) -> _Softma
 _COMBINE = re.compile(
     r"\(?(\w+), (\w+)\)? = triton_helpers\.online_softmax_combine\((\w+), (\w+), (\w+), (\w+)\)"
 )
+
+
+def _reshapes(statement: ast.stmt, name: str) -> bool:
+    return ast.unparse(statement) in (f"{name} = {name}[:, None]", f"{name} = {name}[None]")
 
 
 def _narrow(start: ast.Assign) -> str:

@@ -55,15 +55,15 @@ def peeled(text: str) -> str:
     return found
 
 
-def test_whole_tiles_begin_at_multiples_of_16_bytes_and_the_rest_has_the_mask() -> None:
+def test_whole_tiles_begin_with_a_cache_line_and_the_rest_has_the_mask() -> None:
     found = peeled(source(SUM.format(row="50257*x0")))
     assert "    R0_VECTOR: tl.constexpr = 8 if R0_BLOCK > 8 else R0_BLOCK\n" in found
     assert "inductor_meta={'loop_peeling': 8, 'num_load': 2}" in found
     main, rest = found.split("    for r0_offset in tl.range(r0_full, r0_numel, R0_BLOCK):\n")
     assert main.endswith(
         """
-    r0_head = (-(50257 * x0) & 7).to(tl.int32)
-    r0_full = (r0_numel - 7) // R0_BLOCK * R0_BLOCK
+    r0_head = (-(50257 * x0) & 63).to(tl.int32)
+    r0_full = (r0_numel - 63) // R0_BLOCK * R0_BLOCK
     for r0_offset in tl.range(0, r0_full, R0_BLOCK):
         r0_index = r0_offset + r0_base + r0_head
         r0_mask = tl.full([R0_BLOCK], True, tl.int1)[None, :]
@@ -92,13 +92,13 @@ r0_mask & xmask, other=0.0).to(tl.float32)
 
 @pytest.mark.parametrize("columns", [0, 1, 7, 8, 50, 64, 1023, 1027, 5000])
 @pytest.mark.parametrize("start", [0, 1, 7, 50257, -3])
-@pytest.mark.parametrize("tile", [8, 64, 1024])
+@pytest.mark.parametrize("tile", [64, 128, 1024])
 def test_both_loops_together_read_every_element_once(columns: int, start: int, tile: int) -> None:
     """The arithmetic of the lines above, in Python."""
-    head = -start & 7
-    full = (max(columns, 7) - 7) // tile * tile
+    head = -start & 63
+    full = (max(columns, 63) - 63) // tile * tile
     seen = [at + lane + head for at in range(0, full, tile) for lane in range(tile)]
-    assert all((start + index) % 8 == 0 for index in seen[::8])
+    assert all((start + index) % 64 == 0 for index in seen[::64])
     for at in range(full, columns, tile):
         rest = range(at, min(at + tile, columns))
         seen += [index - full if index < full + head else index for index in rest]
@@ -115,9 +115,9 @@ def test_rows_that_begin_at_multiples_of_16_bytes_are_not_moved() -> None:
 @pytest.mark.parametrize(
     ("numel", "full"),
     [
-        ("r0_numel = 50257", "r0_full = (r0_numel - 7) //"),
-        ("pass", "r0_full = (tl.maximum(r0_numel, 7) - 7) //"),
-        ("r0_numel = 6", "r0_full = (tl.maximum(r0_numel, 7) - 7) //"),
+        ("r0_numel = 50257", "r0_full = (r0_numel - 63) //"),
+        ("pass", "r0_full = (tl.maximum(r0_numel, 63) - 63) //"),
+        ("r0_numel = 62", "r0_full = (tl.maximum(r0_numel, 63) - 63) //"),
     ],
 )
 def test_a_length_that_is_not_known_may_be_shorter_than_a_vector(numel: str, full: str) -> None:
@@ -173,6 +173,19 @@ def test_neighbours_share_the_exponential_of_an_online_softmax() -> None:
     assert "_tmp3_sum = tl.zeros([XBLOCK, R0_BLOCK // R0_VECTOR], tl.float32)" in found
     assert "online_softmax_combine" not in found
     assert found.count("[XBLOCK, R0_BLOCK // R0_VECTOR, R0_VECTOR])") == 2
+    assert "tl.max(_tmp3_max_group, 2)" in found
+
+
+@pytest.mark.parametrize(
+    ("after", "function"),
+    [
+        ("tmp3 = tmp3[:, None]", "tl.max("),
+        ("tl.store(out_ptr0 + x0, tmp3, xmask)", "triton_helpers.max2("),
+        ("tmp5 = tmp3.to(tl.bfloat16)", "triton_helpers.max2("),
+    ],
+)
+def test_a_maximum_that_is_seen_is_nan_where_an_element_is(after: str, function: str) -> None:
+    assert f"{function}_tmp3_max_group, 2)" in peeled(f"{softmax()}    {after}\n")
 
 
 @pytest.mark.parametrize(
