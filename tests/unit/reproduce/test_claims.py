@@ -26,8 +26,6 @@ OF_OURS = {"cases", "fitting", "needed_bytes", "limit_bytes", "vector", "registe
 OF_OURS |= {"spilled_words"}
 OF_THEIRS = {"cases", "fitting", "needed_bytes", "limit_bytes", "vector"}
 OF_LAUNCHES = {"good": OF_OURS, "bad": OF_THEIRS, "side": OF_THEIRS & OF_OURS}
-PENDING = {"patch.recompute_half_inputs"}
-"""Patches that claims wait for: until they are there, a claim says that torch lacks them."""
 KNOBS = Path(__file__).parents[3] / "perfcli" / "data" / "knobs.json"
 
 
@@ -74,7 +72,7 @@ def test_each_option_is_one_of_torch_or_a_patch() -> None:
     known = {*json.loads(KNOBS.read_text())["options"], *PATCHES}
     asked = [claim.shown_by for claim in CLAIMS if isinstance(claim.shown_by, TwoVariants)]
     named = {name for each in asked for name in list_options(each)}
-    assert named - known <= PENDING
+    assert named - known == set()
 
 
 @pytest.mark.parametrize(
