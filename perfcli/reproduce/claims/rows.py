@@ -20,6 +20,7 @@ _RFC = Source("RFC #179711", "https://github.com/pytorch/pytorch/issues/179711",
 _NARROW = "side.load_bits <= 16"
 """No launch configuration loads more than one element at once."""
 _SUSPECTS = ("split_reductions=false", "triton.persistent_reductions=false")
+_OTHERS = ("split_reductions=false", "loop_ordering_after_fusion=false")
 _GB200 = "a GB200"
 _RECOMPUTE = "patch.recompute_half_inputs=true"
 _WITHDRAWN = (
@@ -93,7 +94,7 @@ def _recomputed(rows: int, columns: int, before: float, after: float) -> Claim:
             (Way(Setup((_RECOMPUTE,)), Setup()),),
             params={"rows": rows, "columns": columns},
             smoke={"rows": 512, "columns": columns},
-            blame=Blame("swept", _SUSPECTS),
+            blame=Blame("swept", _OTHERS),
         ),
         symptom="side.passes >= 1.5",
         expects=("good.spilled_words == 0",),
