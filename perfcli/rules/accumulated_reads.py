@@ -17,8 +17,9 @@ instead of 0.8 GB (pytorch#157563); in pytorch#138685 a fusion raised the peak f
 What to try: `max_fusion_unique_io_buffers=4` (torch 2.10 or later) limits what one kernel may read
 and write; with `realize_acc_reads_threshold=2` it also limits what one expression may read.
 `realize_acc_reads_size_threshold` limits the bytes. It worked in torch 2.9; since 2.10 it has no
-part in the scheduler any more, which fuses again what the lowering kept apart. Seen with torch
-2.13 on `accumulate`: 15 terms whatever it is set to, 8 with the first, 3 with the first two.
+part in the scheduler any more, which fuses again what the lowering kept apart: perfcli's
+`patch.accumulated_reads_size` gives it that part back (docs/patches.md). Seen with torch 2.13 on
+`accumulate`: 15 terms whatever the threshold is set to, 8 with the first, 3 with the first two.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from collections.abc import Iterator, Mapping
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, Launch, OptionValue, Rule, Run
+from perfcli.rules._evidence.patch_cures import propose_patch
 from perfcli.rules._evidence.words import origin_of
 
 READS = 8
@@ -37,6 +39,7 @@ OPERATORS = 3
 """The number of operators that are listed by name."""
 SIZE, COUNT = "realize_acc_reads_size_threshold", "realize_acc_reads_threshold"
 IO = "max_fusion_unique_io_buffers"
+PATCH = "patch.accumulated_reads_size"
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -114,7 +117,7 @@ def _finding(run: Run, number: int, terms: list[Buffer], needed: int, peak: int)
             *_without_effect(run.settings),
         ),
         advice="limit what one kernel may read, or add the terms in place",
-        cures=tuple(_cures(run.settings, each)),
+        cures=tuple(_cures(run, each)),
         origin=origin_of(kernel),
         metric="peak_memory_bytes",
         amount=total - needed * each,
@@ -142,10 +145,14 @@ def _without_effect(settings: Mapping[str, OptionValue]) -> Iterator[str]:
         )
 
 
-def _cures(settings: Mapping[str, OptionValue], each: int) -> Iterator[Cure]:
-    if _above(settings, SIZE, 2 * each):
-        only = ", in the lowering only" if IO in settings else ""
-        yield Cure({SIZE: 2 * each}, f"no more than two terms' bytes in one expression{only}")
+def _cures(run: Run, each: int) -> Iterator[Cure]:
+    settings = run.settings
+    if IO in settings:  # since 2.10 the scheduler does not heed the threshold
+        yield from propose_patch(
+            run, PATCH, 2 * each, "no more than two terms' bytes in one kernel"
+        )
+    elif _above(settings, SIZE, 2 * each):
+        yield Cure({SIZE: 2 * each}, "no more than two terms' bytes in one expression")
     if _above(settings, IO, 4):
         yield Cure({IO: 4}, "no more than four buffers in one kernel where it is a choice")
         if _above(settings, COUNT, 2):

@@ -16,8 +16,9 @@ Why it costs: a float32 copy takes twice the registers of the value that was loa
 decide how long a row can be held at all, and how many blocks share a multiprocessor.
 
 What to try: keep the half-precision value and convert it again where it is used, in a kernel of
-one's own. No option of Inductor does it: pytorch#179711 proposes it, #182671 was closed. Its
-author's corrected numbers (2026-05-06, GB200) are 0.80 to 1.29 times the speed.
+one's own, or with perfcli's `patch.recompute_half_inputs` (torch 2.11 to 2.13, docs/patches.md). No
+option of Inductor does it: pytorch#179711 proposes it, #182671 was closed. Its author's corrected
+numbers (2026-05-06, GB200) are 0.80 to 1.29 times the speed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from perfcli import units
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.patch_cures import propose_patch
 from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.low_occupancy import reachable
 
@@ -43,7 +45,7 @@ def _check(run: Run) -> Iterator[Finding]:
         starved = (reachable(run, kernel) or 1.0) < 1.0 and best.occupancy_limit == "registers"
         spills = launches.spills_substantially(best)
         if freed and (spills or (starved and more > (best.blocks_per_sm or 0))):
-            yield _finding(number, kernel, best, copies, (freed, more))
+            yield _finding(run, number, best, copies, (freed, more))
 
 
 def _elements(run: Run, kernel: KernelFacts, candidate: Candidate) -> int | None:
@@ -67,12 +69,13 @@ def _blocks_without(run: Run, candidate: Candidate, freed: int) -> int:
 
 
 def _finding(
+    run: Run,
     number: int,
-    kernel: KernelFacts,
     best: Candidate,
     copies: tuple[str, ...],
     gain: tuple[int, int],
 ) -> Finding:
+    kernel = run.kernels[number]
     freed, more = gain
     words = best.spilled_words or 0
     spills = launches.spills_substantially(best)
@@ -95,6 +98,9 @@ def _finding(
         ),
         advice="convert again after the reduction instead of holding the copy, in a kernel of "
         "your own; no option of Inductor does it (pytorch#179711)",
+        cures=propose_patch(
+            run, "patch.recompute_half_inputs", True, "keeps what it loaded, and converts it again"
+        ),
         metric="registers",
         amount=freed,
         origin=origin_of(kernel),

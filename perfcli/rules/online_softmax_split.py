@@ -11,11 +11,12 @@ maximum and sum online, never both (pytorch #153241). Split, the maximum and the
 kernels each, and the input is read once more: 4 kernels instead of 2. PR #184069, which brought
 the split online softmax, measured 1.04x to 1.16x (B200, rows of 2^20).
 
-What to try: torch 2.13 or newer. `split_reductions=False` brings online softmax back without the
-split, which loses far more where few rows leave multiprocessors idle (bfloat16, H100, torch 2.11:
-4 rows of 1,048,576 take 344 µs instead of 100, 32 of 131,072 take 52 instead of 28). It is
-proposed where the multiprocessors stay busy all the same, with a row each and none left over: 132
-rows of 50,304 took 26 µs instead of 73, 263 took 40 instead of 60; but 140 of 131,072 took 88
+What to try: torch 2.13 or newer; for torch 2.11 and 2.12 perfcli's `patch.split_online_softmax`
+shows what that would bring (docs/patches.md). `split_reductions=False` brings online softmax back
+without the split, which loses far more where few rows leave multiprocessors idle (bfloat16, H100,
+torch 2.11: 4 rows of 1,048,576 take 344 µs instead of 100, 32 of 131,072 take 52 instead of 28). It
+is proposed where the multiprocessors stay busy all the same, with a row each and none left over:
+132 rows of 50,304 took 26 µs instead of 73, 263 took 40 instead of 60; but 140 of 131,072 took 88
 instead of 74.
 """
 
@@ -26,6 +27,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Cure, Finding, Rule, Run
+from perfcli.rules._evidence.patch_cures import propose_patch
 from perfcli.rules._evidence.softmax import SPLIT_ONLINE_SINCE, Softmax, find_taken_apart
 from perfcli.rules._evidence.splits import split_seconds, unsplit_seconds
 from perfcli.rules._evidence.words import origin_of, torch_version
@@ -86,16 +88,21 @@ def _expectation(run: Run, softmax: Softmax) -> Iterator[str]:
 
 
 def _cures(run: Run, softmax: Softmax) -> tuple[Cure, ...]:
-    """Propose no split, where that is the faster way by the estimate of ``_splits`` even for what
-    else a softmax does, one more read and a write: that is then in the same kernel."""
+    """Propose the patch, and no split where that is the faster way by the estimate of ``_splits``
+    even for what else a softmax does, one more read and a write: that is then in the same
+    kernel."""
+    patched = propose_patch(
+        run, "patch.split_online_softmax", True, "takes both together in a split reduction"
+    )
     rows, _ = _shape(run, softmax)
     once = sum(buffer.bytes for buffer in softmax.inputs)
     split = split_seconds(run, once * (len(softmax.sweeping) + 2), len(softmax.kernels))
     whole = unsplit_seconds(run, once * 3, rows)
     if run.settings.get("split_reductions") is not True or not (split and whole):
-        return ()
+        return patched
     why = f"reduces {units.plural(rows, 'row')} in one block each, online"
-    return (Cure({"split_reductions": False}, why),) if whole < split else ()
+    unsplit = (Cure({"split_reductions": False}, why),) if whole < split else ()
+    return (*patched, *unsplit)
 
 
 RULE = Rule("PC201", "online softmax lost to a split", __doc__, explains=("PC203",), of_run=_check)

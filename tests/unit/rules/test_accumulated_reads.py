@@ -51,7 +51,7 @@ def test_sixteen_terms_of_a_peak_of_seventeen() -> None:
     )
     assert (finding.metric, finding.amount) == ("peak_memory_bytes", 13 * TERM)
     assert [dict(cure.options) for cure in finding.cures] == [
-        {"realize_acc_reads_size_threshold": 2 * TERM},
+        {"patch.accumulated_reads_size": 2 * TERM},
         {"max_fusion_unique_io_buffers": 4},
         {"max_fusion_unique_io_buffers": 4, "realize_acc_reads_threshold": 2},
     ]
@@ -132,6 +132,9 @@ def test_only_what_this_torch_has_and_is_not_set_is_proposed() -> None:
     assert "lowering" not in cure.why
     (finding,) = found([summing(16)], settings={**SETTINGS, "max_fusion_unique_io_buffers": 3})
     assert len(finding.cures) == 1
+    patched = {**SETTINGS, "patch.accumulated_reads_size": TERM}
+    (finding,) = found([summing(16)], settings=patched)
+    assert all("patch.accumulated_reads_size" not in cure.options for cure in finding.cures)
     (finding,) = found([summing(16)], settings={})
     assert finding.cures == ()
 
@@ -143,7 +146,8 @@ def test_a_limit_that_the_scheduler_does_not_heed_is_named() -> None:
         "realize_acc_reads_size_threshold is set to 268435456, and did not prevent it: since "
         "torch 2.10 the scheduler does not heed it"
     )
-    assert len(finding.cures) == 2
+    assert finding.cures[0].options == {"patch.accumulated_reads_size": 2 * TERM}
+    assert len(finding.cures) == 3
 
 
 # --- real ------------------------------------------------------------------------------------
@@ -162,7 +166,7 @@ def real(compile_run: Compile, *options: tuple[str, Any]) -> list[Finding]:
 
 @pytest.mark.torch
 @pytest.mark.skipif(RELEASE < (2, 10), reason="the scheduler's limit is an option since 2.10")
-def test_the_scenario_is_cured_by_the_limit_on_buffers_alone(compile_run: Compile) -> None:
+def test_the_scenario_is_cured_by_limits_on_bytes_and_on_buffers(compile_run: Compile) -> None:
     (finding,) = real(compile_run)
     assert finding.amount == 12 * 8192 * 8192 * 4
     # The last product with the last addition: it reads the sum and the last term.
@@ -170,6 +174,6 @@ def test_the_scenario_is_cured_by_the_limit_on_buffers_alone(compile_run: Compil
     assert finding.origin is not None
     assert finding.origin.code == "total = total + x"
     by_bytes, by_buffers, both = finding.cures
-    assert len(real(compile_run, *by_bytes.options.items())) == 1
+    assert real(compile_run, *by_bytes.options.items()) == []
     assert real(compile_run, *by_buffers.options.items()) == []
     assert real(compile_run, *both.options.items()) == []

@@ -18,13 +18,14 @@ def found(
     columns: int | None = 4096,
     read: int = 10**9,
     kind: Any = "persistent-reduction",
+    **more: Any,
 ) -> list[Finding]:
     made = kernel("triton_per_fused_0", candidates=(one,), read=read, written=0)
     assert made.source_facts is not None
     facts = replace(made.source_facts, held_copies=copies)
     sizes = {"x": 10**6} | ({"r0_": columns} if columns else {})
     made = replace(made, kind=kind, source_facts=facts, sizes=sizes)
-    return list(RULE.of_run(run([made])))
+    return list(RULE.of_run(run([made], **more)))
 
 
 def own(registers: int, warps: int = 4, **more: Any) -> Candidate:
@@ -45,6 +46,9 @@ def test_a_kernel_that_spills_for_its_copies() -> None:
     )
     assert (finding.metric, finding.amount) == ("registers", 32)
     assert finding.cures == ()
+    had = {"triton.persistent_reductions": True}
+    (finding,) = found(own(255, stack_bytes=400), "in_ptr0", "in_ptr1", settings=had)
+    assert [dict(cure.options) for cure in finding.cures] == [{"patch.recompute_half_inputs": True}]
 
 
 def test_another_block_would_fit_where_the_memory_idles() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from handmade import run
+from handmade import ENVIRONMENT, run
 from handmade_reductions import matrix, reduction, source
 
 from perfcli.model import Finding, KernelFacts, Run
@@ -22,8 +22,11 @@ def kernel(
     return reduction("triton_red_fused_0", (whole,), {"x": rows, "r0_": columns}, **given)
 
 
+SETTINGS = {"triton.persistent_reductions": True}
+
+
 def found(kernel: KernelFacts, **more: Any) -> list[Finding]:
-    return list(RULE.of_run(run([kernel], **more)))
+    return list(RULE.of_run(run([kernel], **{"settings": SETTINGS, **more})))
 
 
 def test_rows_of_an_odd_vocabulary() -> None:
@@ -42,6 +45,15 @@ def test_rows_of_an_odd_vocabulary() -> None:
         "pad rows from 50,257 to 50,304 elements, a multiple of 64 (50,264, of 8, is the least)"
     )
     assert finding.amount == 4
+    assert [dict(cure.options) for cure in finding.cures] == [{"patch.loop_peeling": True}]
+
+
+def test_only_a_loop_that_this_torch_can_peel_is_peeled() -> None:
+    held: dict[str, Any] = {"kind": "persistent-reduction"}
+    assert found(kernel(**held))[0].cures == ()
+    newer = replace(ENVIRONMENT, torch="2.15.0")
+    assert found(kernel(), environment=newer)[0].cures == ()
+    assert found(kernel(), settings={**SETTINGS, "patch.loop_peeling": True})[0].cures == ()
 
 
 def test_a_padded_stride_leaves_the_mask() -> None:

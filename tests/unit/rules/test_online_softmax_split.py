@@ -11,6 +11,7 @@ from handmade_reductions import OLD, split_softmax
 from perfcli.model import Finding, KernelFacts, Run
 from perfcli.rules.online_softmax_split import RULE
 
+PATCHED = {"patch.split_online_softmax": True}
 SETTINGS = {"online_softmax": True, "split_reductions": True}
 
 
@@ -32,21 +33,29 @@ def test_two_sweeps_of_a_split_softmax() -> None:
     )
     assert (finding.kernels, finding.amount) == ((0, 1, 2, 3), 4 * 1048576 * 2)
     assert "2.13" in finding.advice
-    assert finding.cures == ()  # without a split, four multiprocessors would work
+    # Without a split, four multiprocessors would work.
+    assert [dict(cure.options) for cure in finding.cures] == [PATCHED]
 
 
 def test_rows_enough_for_every_multiprocessor_need_no_split() -> None:
     (finding,) = found(split_softmax(263, 49152))
-    assert [dict(cure.options) for cure in finding.cures] == [{"split_reductions": False}]
+    assert [dict(cure.options) for cure in finding.cures] == [PATCHED, {"split_reductions": False}]
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "settings"),
-    [(64, 131072, SETTINGS), (140, 131072, SETTINGS), (263, 49152, {"split_reductions": False})],
+    ("rows", "columns", "settings", "cures"),
+    [
+        (64, 131072, SETTINGS, [PATCHED]),
+        (140, 131072, SETTINGS, [PATCHED]),
+        (263, 49152, {"split_reductions": False}, []),
+        (64, 131072, {**SETTINGS, **PATCHED}, []),
+    ],
 )
-def test_no_cure_that_loses_or_is_set(rows: int, columns: int, settings: dict[str, Any]) -> None:
+def test_no_cure_that_loses_or_is_set(
+    rows: int, columns: int, settings: dict[str, Any], cures: list[dict[str, bool]]
+) -> None:
     (finding,) = found(split_softmax(rows, columns), settings=settings)
-    assert finding.cures == ()
+    assert [dict(cure.options) for cure in finding.cures] == cures
 
 
 def test_a_shape_that_does_not_explain_it() -> None:
@@ -58,6 +67,7 @@ def test_a_torch_that_splits_online_softmax_is_not_advised_to_be_newer() -> None
     (finding,) = found(split_softmax(4, 1048576), environment=ENVIRONMENT)
     assert finding.advice == ""
     assert len(finding.evidence) == 1
+    assert all(dict(cure.options) != PATCHED for cure in finding.cures)
 
 
 def test_a_split_online_softmax_is_fine() -> None:
