@@ -355,16 +355,17 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     total = [_sum_externs(base, ours), _sum_externs(head, theirs)]
     for number, group in enumerate(groups):
         sides = (_sum(base, ours, group.match.base), _sum(head, theirs, group.match.head))
+        doubts = _doubt(ours, group.match.base), _doubt(theirs, group.match.head)
         if one_device and _is_alike(base, head, group):
-            is_vague = _doubt(ours, group.match.base) > _doubt(theirs, group.match.head)
-            known = sides[1] if sides[0] is None or is_vague else sides[0]
+            known = sides[1] if sides[0] is None or doubts[0] > doubts[1] else sides[0]
             sides = (known or 0.0, known or 0.0)  # as much on both sides, whatever it is
+            doubts = (1.0, 1.0)
         for side, seconds in enumerate(sides):
             total[side] += seconds or 0.0
         if None in sides:
             missing += _list_missing(base, ours.kernels, group.match.base)
             missing += _list_missing(head, theirs.kernels, group.match.head)
-        elif sides[0] != sides[1]:
+        elif sides[0] != sides[1] or WIDER in doubts:  # as many bytes are not as much time
             changed.append(GroupEstimate(number, sides[0] or 0.0, sides[1] or 0.0))
     missing += _list_moved_externs(base, ours, head, theirs)
     changed.sort(key=lambda g: -abs(g.head - g.base))

@@ -21,6 +21,7 @@ from perfcli.predict.calibration import name_operators
 # Parts of perfcli that can't change what a run holds.
 _HARMLESS = (
     "bisect",
+    "calibrate",
     "ci",
     "commands",
     "console",

@@ -44,8 +44,13 @@ def test_an_estimate_is_the_steps() -> None:
     step = estimate_step(run)
     assert step is not None
     assert _value_of(METRICS["estimated-time"], run) == step.seconds > 0
-    with pytest.raises(PerfcliError, match=f"{bare.kernels[0].name}: its work could not be count"):
+    # What bytes alone tell is too little to tell two variants apart.
+    name = bare.kernels[0].name
+    with pytest.raises(PerfcliError, match=f"{name}: estimated from its bytes alone: its work"):
         _value_of(METRICS["estimated-time"], bare)
+    unknown = replace(bare, kernels=tuple(replace(k, bytes_read=None) for k in bare.kernels))
+    with pytest.raises(PerfcliError, match=f"{name}: its work could not be counted"):
+        _value_of(METRICS["estimated-time"], unknown)
     with pytest.raises(PerfcliError, match="no GPU like it was calibrated"):
         _value_of(METRICS["estimated-time"], replace(run, target=None))
 

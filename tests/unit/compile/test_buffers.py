@@ -10,6 +10,7 @@ import pytest
 
 from perfcli.compile.capture.buffers import NOTHING, correct_roles, read_operands, user_operands
 from perfcli.model import Access, Buffer, KernelFacts, Run, SourceFacts
+from perfcli.predict.step import estimate_step
 
 Compile = Callable[..., Run]
 TRAINING = (("mode", "training"),)
@@ -104,6 +105,22 @@ def test_symbols_have_hints(compile_run: Compile) -> None:
     assert (softmax.sizes, softmax.dynamic_sizes) == ({"x": 33, "r0_": 512}, ("x",))
     assert (columns.sizes, columns.dynamic_sizes) == ({"x": 512, "r0_": 33}, ("r0_",))
     assert by_argument(softmax)["in_ptr0"].shape == (33, 512)
+
+
+@pytest.mark.torch
+def test_sizes_that_only_values_tell_are_unknown(compile_run: Compile) -> None:
+    """torch makes up 8192 for them. The mask is of the input's size, which is known."""
+    options = (("dynamo.capture_dynamic_output_shape_ops", True),)
+    run = compile_run("picked.py", target="h200", options=options)
+    mask, total, mapped = run.kernels
+    assert (mask.sizes, mask.unknown_sizes) == ({"x": 4096}, ())
+    assert (total.unknown_sizes, mapped.unknown_sizes) == (("r0_",), ("x",))
+    (index,) = (extern for extern in run.externs if "index" in extern.op)
+    assert all(call.work is None for call in index.calls)
+    step = estimate_step(replace(run, weighed=True))
+    assert step is not None
+    assert [estimate is None for estimate in step.kernels][1:] == [True, True]
+    assert step.missing[-1] == (f"{mapped.name}: its size depends on values that only a run knows")
 
 
 @pytest.mark.torch

@@ -18,10 +18,12 @@ from perfcli.predict.calibration import (
     choose_calibration,
     derive_calibration,
     encode_calibration,
+    name_operators,
     read_calibration,
     shipped,
 )
 from perfcli.predict.calibration_files import VARIABLE, own_folder
+from perfcli.predict.operators import table_for
 
 H200, H100 = targets.get("h200"), targets.get("h100")
 
@@ -163,3 +165,73 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(PerfcliError, match=r"can't read calibration .*nope\.json: No such file"):
         choose_calibration(tmp_path / "nope.json")
     assert not os.environ[VARIABLE]
+
+
+def test_a_gpu_whose_data_sheet_is_not_known_has_no_constants() -> None:
+    """Others are scaled by it: a bandwidth of 0 is none, and no division by it."""
+    for unknown in ({"bandwidth": 0.0}, {"sm_count": 0}, {"l2_bytes": 0}):
+        target = replace(H100, name="new", **unknown)
+        assert calibration_for(target) is None
+        assert name_operators(target) == ""
+        assert table_for(target) is None
+    # One that was calibrated itself needs none.
+    assert calibration_for(replace(H200, bandwidth=0.0)) is not None
+
+
+def test_operators_of_the_chosen_file_come_first(tmp_path: Path) -> None:
+    own = table_for(H200)
+    assert own is not None
+    plain = json.loads(encode_calibration(shipped()["h200"]))["operators"]
+    host = {**plain["host_micros"], "step": 1.0}
+    write(own_folder() / "h200.json", operators={**plain, "host_micros": host})
+    found = table_for(H200)
+    assert found is not None and found.host_micros["step"] == 1.0
+    names = {name_operators(H200)}
+    chosen = write(
+        tmp_path / "mine.json", operators={**plain, "host_micros": {**host, "step": 2.0}}
+    )
+    choose_calibration(chosen)
+    found = table_for(H200)
+    assert found is not None and found.host_micros["step"] == 2.0
+    names.add(name_operators(H200))
+    # A file that has none leaves it to the others.
+    choose_calibration(write(tmp_path / "without.json", operators=None))
+    found = table_for(H200)
+    assert found is not None and found.host_micros["step"] == 1.0
+    assert name_operators(H200) in names and len(names) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"host_micros": {"step": 1.0, "launch": 2.0}}, r"operators\.host_micros\.operator"),
+        ({"classes": {"product half 8": {}}}, "its operators are damaged"),
+        ({"classes": 7}, "its operators are damaged"),
+    ],
+)
+def test_operators_that_are_damaged_are_one_line(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    plain = json.loads(encode_calibration(shipped()["h200"]))["operators"]
+    path = write(tmp_path / "x.json", operators={**plain, **change})
+    with pytest.raises(PerfcliError, match=message) as caught:
+        read_calibration(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_of_another_length_is_refused(tmp_path: Path) -> None:
+    plain = json.loads(encode_calibration(shipped()["h200"]))["operators"]
+    classes = {**plain["classes"]}
+    classes["other sort"] = {**classes["other sort"], "rows": [[0, 1.0]]}
+    path = write(tmp_path / "x.json", operators={**plain, "classes": classes})
+    with pytest.raises(PerfcliError, match=r"operators\.classes\.other sort\.rows of 6 numbers"):
+        read_calibration(path)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "h200.json"
+    path.write_bytes(encode_calibration(shipped()["h200"]))
+    assert read_calibration(path) == shipped()["h200"]
+    bare = replace(shipped()["h200"], operators=b"")
+    path.write_bytes(encode_calibration(bare))
+    assert read_calibration(path) == bare
