@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +213,11 @@ def decide(scenario: str) -> Iterator[dict[str, Any]]:
 
     from perfcli.compile import tracing
     from perfcli.compile.building import build_users_workload
-    from perfcli.compile.stand_in.decisions import _decide_padding, _name_precision
+    from perfcli.compile.stand_in.decisions import (
+        _decide_padding,
+        _describe_operand,
+        _name_precision,
+    )
     from perfcli.console.notes import Notes
     from perfcli.machine import targets
     from perfcli.workflow.context import Context
@@ -233,8 +238,12 @@ def decide(scenario: str) -> Iterator[dict[str, Any]]:
         if times:
             predicted = _decide_padding(target, match, mat1, mat2, op, input)
             sizes = [[int(n) for n in m.shape] for m in (mat1, mat2)]
+            operands = [
+                asdict(_describe_operand(match, name, m))
+                for name, m in (("mat1", mat1), ("mat2", mat2))
+            ]
             found.append({
-                "op": str(op), "left": sizes[0], "right": sizes[1],
+                "op": str(op), "left": sizes[0], "right": sizes[1], "operands": operands,
                 "precision": _name_precision(mat1.dtype), "actual": actual,
                 "predicted": predicted, "before": times[-1][0], "after": times[-1][1],
             })  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfcli.model import OperatorWork, Target
-from perfcli.predict.operators import estimate_call
+from perfcli.predict.operators import estimate_call, table_for
 
 _ADVANTAGE = 1.1
 """Inductor's own: a padded product is taken where it is this much faster
@@ -18,6 +18,10 @@ _LAUNCH = 2e-6
 _COPIES = {"aligned": 0.75, "odd": 0.43, "transposed": 0.18}
 """Share of the memory's bandwidth that a copy into a padded matrix reaches: from rows that begin
 at 16 bytes, from others, and from columns."""
+_HOST_CALLS = {"product": 1.4, "operand": 3.1, "free": 1.5, "bias": 4.9}
+"""How long the host takes for the product, to pad an operand that is copied and one that is not,
+and to pad what is added, in calls of an operator (76 decisions, H200, torch 2.11: 20, 43, about 20
+and 68 microseconds). Short products wait for it: their times say how fast the host is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +47,35 @@ def predict_padding(
     left: PaddedMatrix, right: PaddedMatrix, batch: int, precision: str, bias: bool, target: Target
 ) -> bool | None:
     """Return whether Inductor would measure that padding pays; None where a product's time is not
-    known."""
-    size = 2 if precision in ("bf16", "fp16") else 4
-    lane = 16 // size
+    known. What it measures is never less than what the host needs for the same calls."""
     before = _estimate(left, right, batch, precision, bias, target, padded=False)
     after = _estimate(left, right, batch, precision, bias, target, padded=True)
-    if before is None or after is None:
+    table = table_for(target)
+    if before is None or after is None or table is None:
         return None
+    call = table.host_micros["operator"] * 1e-6
+    host = _HOST_CALLS["product"] * call
+    before = max(before, host)
     for matrix in (left, right):
-        if not matrix.is_padded:
-            continue
-        if matrix.free:
-            after += _LAUNCH  # the padding itself is filled
-            continue
-        cells = batch * matrix.padded_rows * matrix.padded_columns * size
-        kind = "transposed" if matrix.transposed else "odd" if matrix.columns % lane else "aligned"
-        # Filled, then copied into: written twice and read once.
-        after += 2 * _LAUNCH + 3 * cells / (target.bandwidth * _COPIES[kind])
+        if matrix.is_padded:
+            after += _pad(matrix, batch, precision, target)
+            host += _HOST_CALLS["free" if matrix.free else "operand"] * call
     if bias and right.columns != right.padded_columns:
         after += 2 * _LAUNCH
-    return before > _ADVANTAGE * after
+        host += _HOST_CALLS["bias"] * call
+    return before > _ADVANTAGE * max(after, host)
+
+
+def _pad(matrix: PaddedMatrix, batch: int, precision: str, target: Target) -> float:
+    """Return the seconds that the device needs to pad an operand."""
+    if matrix.free:
+        return _LAUNCH  # the padding itself is filled
+    size = 2 if precision in ("bf16", "fp16") else 4
+    cells = batch * matrix.padded_rows * matrix.padded_columns * size
+    is_odd = matrix.columns % (16 // size)
+    kind = "transposed" if matrix.transposed else "odd" if is_odd else "aligned"
+    # Filled, then copied into: written twice and read once.
+    return 2 * _LAUNCH + 3 * cells / (target.bandwidth * _COPIES[kind])
 
 
 def _estimate(

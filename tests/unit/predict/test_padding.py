@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from perfcli.machine import targets
-from perfcli.predict.padding import PaddedMatrix, predict_padding
+from perfcli.predict.padding import PaddedMatrix, _estimate, predict_padding
 
 H200 = targets.get("h200")
 
@@ -45,6 +45,30 @@ def test_decisions_are_those_of_the_device(measured: tuple[object, ...]) -> None
     )
     found = predict_padding(*operands, 1, str(precision), False, H200)
     assert found == (before > 1.1 * after)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "bias", "before", "after"),
+    [
+        (3072, 510, 2040, False, 46, 77),  # one operand is padded
+        (20544, 333, 96, False, 32, 83),
+        (3072, 510, 510, False, 24, 108),  # both
+        (3072, 2040, 510, True, 41, 102),
+        (3072, 510, 2040, True, 48, 133),  # one, and what is added
+        (8000, 29, 512, True, 29, 135),
+    ],
+)
+def test_short_products_wait_for_the_host(
+    m: int, n: int, k: int, bias: bool, before: int, after: int
+) -> None:
+    """Decisions of models that were compiled on the device (bench/padding.py), in microseconds. By
+    the device's time alone, padding would pay in each of them."""
+    assert not before > 1.1 * after
+    operands = matrix(m, k, 8, 0, False), matrix(k, n, 8, 1, False)
+    assert predict_padding(*operands, 1, "bf16", bias, H200) is False
+    device = [_estimate(*operands, 1, "bf16", bias, H200, padded=p) for p in (False, True)]
+    assert device[0] is not None and device[1] is not None
+    assert device[0] > 1.1 * device[1]
 
 
 def test_the_head_of_gpt2_is_padded_forward_and_backward() -> None:
