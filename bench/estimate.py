@@ -387,7 +387,8 @@ def sample(rows: Sequence[Row], sms: int) -> Any:
         if row.candidate is not None and row.candidate.work is not None
     ]
     micros = np.array([row.micros for row in rows])
-    return Samples(stack(demands), micros, tuple(row.kernel.name for row in rows))
+    names = tuple(row.kernel.name for row in rows)
+    return Samples(stack(demands), micros, names, np.full(len(rows), False))
 
 
 def read_corpus(path: Path, target: Any) -> Any:

@@ -209,21 +209,21 @@ def compile_offline(folder: Path, scenario: str, target: str, python: str) -> An
 
 def join(run: Any, timed: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield each kernel that was timed and has an estimate, with the microseconds that are expected
-    of each configuration, in the order in which they were timed."""
-    kernels = {kernel.source_hash: kernel for kernel in run.kernels if kernel.estimate}
+    of each configuration, in the order in which they were timed. Kernels are joined by their
+    source; one that was compiled by another installation has another hash in it, and goes by its
+    name and configurations."""
+    known = [kernel for kernel in run.kernels if kernel.estimate]
     for each in timed:
-        kernel = kernels.get(each["hash"])
-        if kernel is None:
+        alike = [k for k in known if k.source_hash == each["hash"]] or [
+            k
+            for k in known
+            if k.name == each["name"]
+            and set(map(describe_config, k.candidates)) == {*each["configs"]}
+        ]
+        if len({kernel.source_hash for kernel in alike}) != 1:
             continue
-        texts = {
-            " ".join(
-                f"{name}={value}"
-                for name, value in {
-                    **c.config, "num_warps": c.num_warps, "num_stages": c.num_stages
-                }.items()
-            ): number
-            for number, c in enumerate(kernel.candidates)
-        }  # fmt: skip
+        kernel = alike[0]
+        texts = {describe_config(c): number for number, c in enumerate(kernel.candidates)}
         numbers = [texts.get(text) for text in each["configs"]]
         expected = kernel.estimate.candidates
         if kernel.estimate.candidate in numbers:
@@ -233,6 +233,12 @@ def join(run: Any, timed: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 "winner": numbers.index(kernel.estimate.candidate),
                 "expected": [expected[n] * 1e6 if n in expected else None for n in numbers],
             }
+
+
+def describe_config(candidate: Any) -> str:
+    """Return a launch configuration as ``loaded_kernels`` writes it."""
+    own = {"num_warps": candidate.num_warps, "num_stages": candidate.num_stages}
+    return " ".join(f"{name}={value}" for name, value in {**candidate.config, **own}.items())
 
 
 def report(kernels: Sequence[dict[str, Any]]) -> None:

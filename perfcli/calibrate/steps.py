@@ -26,7 +26,7 @@ from perfcli.workflow.obtain import obtain
 from perfcli.workflow.request import Question, Side, make_jobs
 
 _STEPS, _WARM = 9, 3
-_AT_ONCE = 6
+_AT_ONCE = 8
 """Scenarios that are compiled at once; none is, while one is timed."""
 _SMOKE = ("softmax",)
 """The scenarios of a smoke test."""

@@ -45,7 +45,7 @@ def calibrate(
     """Fit the constants of estimated times to this GPU.
 
     Times generated kernels, library operators and steps of models, and writes a calibration file
-    that estimates for this GPU use from then on. Takes some six minutes; started again, it goes on
+    that estimates for this GPU use from then on. Takes some five minutes; started again, it goes on
     where it was interrupted.
 
     Exit code: 0, 2 error.

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from handmade_estimate import work
+from handmade_estimate import weighed_kernel, work
 
 from perfcli.calibrate import fit
 from perfcli.calibrate.measuring import _TimedCase
+from perfcli.calibrate.steps import _TimedKernel, _TimedStep
 from perfcli.machine import targets
 from perfcli.model.kernel_work import CorpusCase
 from perfcli.predict.calibration import Calibration, shipped
@@ -46,7 +47,9 @@ def timed_with(constants: dict[str, float]) -> list[_TimedCase]:
     for each in made:
         times = []
         for cold in (1.0, 0.0):
-            one = fit.Samples(stack([fit._demand(each, START, cold)]), np.ones(1), ("",))
+            one = fit.Samples(
+                stack([fit._demand(each, START, cold)]), np.ones(1), ("",), np.array([True])
+            )
             micros = float(fit.estimate_micros(one, constants, START)[1][0])
             times.append(tuple(micros * math.exp(0.02 * n) for n in noise.normal(size=5)))
         found.append(replace(each, times=(times[0], times[1])))
@@ -62,7 +65,9 @@ def test_constants_that_differ_from_the_start_are_found() -> None:
     # Other bounds come close to that of the memory, so that it is not told from them exactly …
     assert found["dram"] < START.constants["dram"] * 0.85
     # … but a launch that was not timed is estimated as the true constants do.
-    untimed = fit.Samples(stack([fit._demand(case(70_000, 512), START, 1.0)]), np.ones(1), ("",))
+    untimed = fit.Samples(
+        stack([fit._demand(case(70_000, 512), START, 1.0)]), np.ones(1), ("",), np.array([True])
+    )
     times = [fit.estimate_micros(untimed, each, start)[1][0] for each in (found, true)]
     assert times[0] == pytest.approx(times[1], rel=0.05)
     assert found["cache_bytes"] == start.constants["cache_bytes"]  # nothing says anything of it
@@ -112,3 +117,50 @@ def test_a_calibration_says_what_it_rests_on() -> None:
     assert any("no pairs of options were measured" in note for note in made.notes)
     assert made.residuals["all"].median < 0.03
     assert made.constants.keys() == START.constants.keys()
+
+
+# --- steps -------------------------------------------------------------------------------------
+
+
+def step_of(scenario: str, micros: float, blocks: int = 4096) -> _TimedStep:
+    kernel = weighed_kernel("triton_a_0", "mul", blocks=blocks)
+    timed = _TimedKernel(kernel.name, kernel.candidates[0], kernel.buffers, 1.0, micros * 1e-6)
+    return _TimedStep(scenario, scenario, {}, (timed,), 0)
+
+
+def test_a_launch_that_repeats_itself_finds_everything_warm() -> None:
+    """One block of almost nothing takes a launch, which is shorter there; a step's takes what the
+    constant says."""
+    alone = fit._list_samples([replace(case(1, 4), times=((1.5,), (1.5,)))], START)
+    in_step = replace(alone, repeated=np.array([False, False]))
+    times = [fit.estimate_micros(s, START.constants, START)[1][1] for s in (alone, in_step)]
+    saved = START.constants["launch"] * (1 - fit._REPEATED["launch"])
+    assert times[1] - times[0] == pytest.approx(saved, rel=0.05)
+    # Both at once are each as they are alone.
+    both = fit.join_samples(alone, in_step)
+    found, micros = fit.estimate_micros(both, START.constants, START)
+    assert micros[[1, 3]].tolist() == pytest.approx(times)
+    assert found["DRAM"].shape == (4,)
+
+
+def test_kernels_of_steps_are_samples_of_their_own() -> None:
+    found = fit._list_step_samples(
+        [step_of("a", 90.0), step_of("b", 80.0), step_of("c", 1.1)], START
+    )
+    assert found is not None
+    assert found.micros.tolist() == pytest.approx([90.0, 80.0])  # 1.1 µs is all overhead
+    assert (found.kernels, found.repeated.tolist()) == (("a", "b"), [False, False])
+    assert fit._list_step_samples([step_of("c", 1.1)], START) is None
+
+
+def test_a_calibration_has_the_residuals_of_steps_and_names_them() -> None:
+    (sample,) = [s for s in [fit._list_step_samples([step_of("a", 1.0e3)], START)] if s]
+    expected = float(fit.estimate_micros(sample, START.constants, START)[1][0])
+    steps = [step_of(f"model {n}", expected * 1.5) for n in range(3)]
+    with ThreadPoolExecutor(1) as pool:
+        made = fit._fit_calibration(
+            timed_with(dict(START.constants)), steps, START, ("2.12.0", "3.7.0", "2027"), pool
+        )
+    assert made.residuals["steps"].kernels == 3
+    assert made.residuals["steps"].median == pytest.approx(math.log(1.5), rel=0.3)
+    assert "3 kernels of steps (model 0, model 1, model 2)" in made.notes[0]

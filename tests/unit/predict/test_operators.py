@@ -171,7 +171,7 @@ def test_the_host_pays_for_each_launch() -> None:
 )
 def test_measured_calls_are_estimated_as_they_were_measured(name: str, error: float) -> None:
     """The mean |log ratio| of a dozen calls of the shipped table. (It has seen them;
-    bench/operator_fit.py says how good it is for those that it has not.)"""
+    bench/operators.py says how good it is for those that it has not.)"""
     table = operators.table_for(H200)
     assert table is not None
     given = table.given[name]
