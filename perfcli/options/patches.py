@@ -159,7 +159,7 @@ _LISTED = (
         type="bool",
         off=False,
         does="Holds rows of half precision as they are, not as float32, and longer ones.",
-        doc="Rows of up to 8192 columns are held in registers.",
+        doc="Rows of up to 4096 columns are held in registers.",
         origin="RFC #179711, PR #182671, which was closed",
         sources=(
             "https://github.com/pytorch/pytorch/issues/179711",
