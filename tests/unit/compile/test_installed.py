@@ -83,6 +83,19 @@ def test_it_acts_is_counted_and_is_undone(torch: Any, chunks: Patch) -> None:
     assert (installed.settings(), installed.notes()) == ({}, ())
 
 
+def test_what_it_did_not_understand_is_told(torch: Any, chunks: Patch) -> None:
+    undo = installed.install(CHUNKS, 3)
+    (_, patching) = installed._active[CHUNKS]
+    patching.leave()
+    torch.lower(2)
+    assert installed.notes() == (
+        "patched: patch.chunks=3 split 1 row and left 1 row as torch has it",
+    )
+    installed.reset_counters()
+    assert installed.notes() == ("patched: patch.chunks=3 acted nowhere",)
+    undo()
+
+
 @pytest.mark.parametrize("value", [0, -1])
 def test_a_value_that_switches_it_off_changes_nothing(
     torch: Any, chunks: Patch, value: int

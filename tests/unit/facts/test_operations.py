@@ -70,6 +70,16 @@ def test_operations_are_counted_once_for_each_value(text: str, expected: int) ->
     assert count_operations(text, SIZES) == expected
 
 
+def test_what_a_loop_leaves_over_is_no_further_work() -> None:
+    """A peeled loop's rest has the same statements, for elements that are counted already."""
+    start = LOOPED.index("    for r0_offset")
+    end = LOOPED.index("    tmp6 = tl.sum")
+    loop = LOOPED[start:end]
+    main = loop.replace("(0, r0_numel,", "(0, r0_full,")
+    peeled = LOOPED[:start] + main + loop.replace("(0, r0", "(r0_full, r0") + LOOPED[end:]
+    assert count_operations(peeled, SIZES) == count_operations(LOOPED, SIZES)
+
+
 def test_a_pointwise_kernel_counts_its_operators() -> None:
     assert count_operations(source("triton_poi_fused_add_0", 5), {"x": 1000}) == 5 * 1000
 

@@ -203,6 +203,23 @@ while i < tl.load(a):
     assert f.passes == {"a": 3, "b": 2}
 
 
+def test_a_loop_that_goes_on_where_another_stops_is_of_its_sweep() -> None:
+    """As a peeled loop's rest is: two sweeps over a, in four loops."""
+    f = facts(
+        """
+for i in tl.range(0, full, B):
+    x = tl.load(a + i)
+for i in tl.range(full, n, B):
+    x = tl.load(a + i)
+for i in tl.range(0, full, B):
+    x = tl.load(a + i) + tl.load(b + i)
+for i in tl.range(full, n, B):
+    x = tl.load(a + i) + tl.load(b + i)
+"""
+    )
+    assert (f.loops, f.loads, f.passes) == (4, 6, {"a": 2, "b": 1})
+
+
 def test_both_branches_count() -> None:
     f = facts(
         """

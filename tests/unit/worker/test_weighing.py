@@ -46,3 +46,20 @@ def test_a_fault_of_perfcli_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(launch_work, "work_of", fail)
     with pytest.raises(AttributeError, match="misspelled"):
         count(SOURCE, "module {\ntt.func public @k() {\n}\n}")
+
+
+def test_strides_that_the_kernel_is_given_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With dynamic sizes, ``ks0`` beside the numbers of elements."""
+    given: dict[str, int] = {}
+
+    def note(module: Any, listing: Any, file: str, grid: Any, arguments: dict[str, int]) -> None:
+        given.update(arguments)
+        raise ValueError
+
+    monkeypatch.delenv("PERFCLI_DEBUG", raising=False)
+    monkeypatch.setattr(launch_work, "work_of", note)
+    made = replace(candidate(), ttgir="t", sass="s", config={"XBLOCK": 32})
+    blobs = {"t": pack("module {\ntt.func public @k() {\n}\n}"), "s": pack("")}
+    dynamic = kernel("triton_x", sizes={"x": 64}, scalars={"ks0": 50257})
+    assert _count(SOURCE, made, blobs, dynamic) is None
+    assert given == {"xnumel": 64, "ks0": 50257}

@@ -48,6 +48,15 @@ def test_a_loop_runs_as_often_as_its_bounds_say() -> None:
     assert first.offset.reshape(2, -1)[:, 0].tolist() == [8 * 64 * 4, (7 * 1000 + 8 * 64) * 4]
 
 
+def test_a_name_of_an_earlier_region_says_nothing_of_a_later_one() -> None:
+    """Names are unique within a region: what was loaded in one loop is an index in the next."""
+    first = LOOP[LOOP.index("    %total") : LOOP.index("    tt.return")]
+    second = first.replace("%v =", "%w =").replace("%i =", "%v =").replace(", %i :", ", %v :")
+    text = LOOP.replace("    tt.return", second.replace("%total", "%again") + "    tt.return")
+    (run,) = run_programs(parse_module(text), {"n": 1000}, (8, 1, 1), [(0, 0, 0)])
+    assert [event.indirect for event in run.events] == [False] * 4
+
+
 def test_a_size_that_nobody_knows_is_said() -> None:
     (run,) = run_programs(parse_module(LOOP), {}, (8, 1, 1), [(0, 0, 0)])
     assert run.unknown_loops
