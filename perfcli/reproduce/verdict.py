@@ -60,13 +60,21 @@ def judge(claim: Claim, found: Observation) -> ClaimVerdict:
         if str(error) in _DECIDED_BY_TIME and found.measured is None:
             return ClaimVerdict("needs a GPU", "neither counts nor an estimate can tell")
         return ClaimVerdict("cannot be shown here", f"{error} is not known")
-    if isinstance(claim.shown_by, Launches) and claim.shown_by.theirs is not None:
-        ruling = replace(ruling, basis="formulas")
+    ruling = replace(ruling, basis=_find_basis(claim, found))
     if ruling.verdict != "reproduced" or claim.effect is None:
         return ruling
     if found.smoke:
         return ruling if claim.symptom else replace(ruling, verdict="needs a GPU", basis="")
     return _judge_time(claim.effect, found, ruling)
+
+
+def _find_basis(claim: Claim, found: Observation) -> _Basis:
+    """Return what the conditions of a claim rest on, which its effect comes on top of."""
+    if isinstance(claim.shown_by, Launches) and claim.shown_by.theirs is not None:
+        return "formulas"
+    if any("pair.slower" in condition for condition in claim.expects):
+        return "measured" if found.measured else "estimated" if found.estimated else "code"
+    return "code"
 
 
 def _judge_code(claim: Claim, found: Observation) -> ClaimVerdict:

@@ -68,7 +68,7 @@ CLAIMS = (
     ),
     _control(
         "one-row-more",
-        "264 and 265 rows of 50304 are both not split",
+        "264 and 265 rows of 50304 are both not split, and one row more does not make it slower",
         "choices.py",
         "softmax",
         Way(

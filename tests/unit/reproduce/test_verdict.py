@@ -160,10 +160,27 @@ def test_a_control_that_nothing_decides_needs_a_gpu() -> None:
     assert judge(control, found(sides={"pair": {"worse": 1.0}})).verdict == "not reproduced"
 
 
+def test_a_control_of_time_rests_on_what_told_it() -> None:
+    control = replace(CODE, symptom="", expects=("pair.slower == 0",), shows=(), is_control=True)
+    sides = {"pair": {"slower": 1.0}}
+    guessed = judge(control, found(sides=sides, estimated=ratio(1.4, 1.2, 1.6)))
+    assert (guessed.verdict, guessed.basis) == ("not reproduced", "estimated")
+    timed = judge(control, found(sides={"pair": {"slower": 0.0}}, measured=ratio(1, 1, 1, "same")))
+    assert (timed.verdict, timed.basis) == ("reproduced", "measured")
+    assert judge(control, found(sides={"pair": {"slower": None}})).verdict == "needs a GPU"
+
+
 def test_smoke_says_nothing_of_a_claim_about_time_alone() -> None:
     claim = replace(CLAIM, symptom="", expects=())
     assert judge(claim, found(smoke=True)).verdict == "needs a GPU"
     assert judge(replace(claim, effect=None), found(smoke=True)).verdict == "reproduced"
+
+
+def test_nvfuser_is_not_run() -> None:
+    problem = Problem("column-sum", 4096, 1024)
+    launches = Launches("column-sum", "tma", (problem,), lambda _problem, _target: {})
+    claim = replace(CODE, shown_by=launches)
+    assert judge(claim, found()).basis == "formulas"
 
 
 def test_numbers_name_the_side_that_they_are_of() -> None:
