@@ -32,7 +32,14 @@ _STEP = ClaimedEffect(99.471, 105.764, "ms", "an H100")
 _HOLDS, _FIXED_IN = "torch 2.10 to 2.12", (2, 13)
 
 
-def _model(name: str, says: str, params: dict[str, Scalar]) -> Claim:
+_LIMITED = (
+    Way(Setup((f"{_LIMIT}=10",)), Setup(), until=(2, 12)),
+    Way(Setup(), Setup(_UNLIMITED), imitates=True),
+)
+"""The report's own cure as the good side, instead of no mix-order kernels at all."""
+
+
+def _model(name: str, says: str, params: dict[str, Scalar], ways: tuple[Way, ...] = _WAYS) -> Claim:
     return Claim(
         name=f"mix-order-{name}",
         says=says,
@@ -40,7 +47,7 @@ def _model(name: str, says: str, params: dict[str, Scalar]) -> Claim:
         holds=_HOLDS,
         shown_by=TwoVariants(
             "gqa-transformer",
-            _WAYS,
+            ways,
             params=params,
             smoke={**params, **_SMOKE},
             finding="PC103",
@@ -95,6 +102,13 @@ CLAIMS = (
     ),
     _model(
         "float32",
+        "the same with parameters in float32 under the autocast, and so a residual stream in "
+        "float32; at most 10 reads per kernel make up for it",
+        {"layers": 3, "batch": 48, "learned": True, "dtype": "float32"},
+        _LIMITED,
+    ),
+    _model(
+        "float32",
         "the same with float32 parameters under the autocast, and so a float32 residual stream",
         {"layers": 3, "batch": 48, "learned": True, "dtype": "float32"},
     ),
@@ -107,5 +121,5 @@ CLAIMS = (
         expects=("bad.mix_order == 1", "bad.mix_order_spills <= 16", "pair.slower == 0"),
         is_control=True,
     ),
-    *(_kernel(reads, dtype) for reads in (11, 19) for dtype in ("bfloat16", "float32")),
+    *(_kernel(reads, dtype) for reads in (11, 16) for dtype in ("bfloat16", "float32")),
 )
