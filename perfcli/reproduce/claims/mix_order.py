@@ -107,11 +107,6 @@ CLAIMS = (
         {"layers": 3, "batch": 48, "learned": True, "dtype": "float32"},
         _LIMITED,
     ),
-    _model(
-        "float32",
-        "the same with float32 parameters under the autocast, and so a float32 residual stream",
-        {"layers": 3, "batch": 48, "learned": True, "dtype": "float32"},
-    ),
     Claim(
         name="mix-order-7-reads",
         says="7 reads are clean: fused, nothing is spilled, and nothing gets slower",
