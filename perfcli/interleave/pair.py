@@ -169,17 +169,14 @@ class Race:
     def _prepared(
         self, workers: dict[SideName, MeasuringWorker], process: int
     ) -> dict[SideName, Prepared]:
-        """Return both workers warm. They get ready at the same time, but on a GPU one after the
-        other: the second finds in the caches what the first tuned, and tunes without a
-        neighbour."""
+        """Return both workers warm. They get ready at the same time; on a GPU they only import
+        torch at the same time, and then go on one after the other: the second finds in the caches
+        what the first tuned, and tunes without a neighbour."""
         found: dict[SideName, Prepared] = {}
         for side in SIDES:
             workers[side] = self._started(side)
-            if self._request(side).compile.device == "cuda":
-                found[side] = replace(workers[side].prepare(), process=process)
         for side in SIDES:
-            if side not in found:
-                found[side] = replace(workers[side].prepare(), process=process)
+            found[side] = replace(workers[side].prepare(), process=process)
         for side in SIDES:
             self.measured.prepared.append(found[side])
             self._sink.prepared(found[side])

@@ -37,14 +37,19 @@ class MeasuredSide:
     def _device(self) -> str:
         return self.request.compile.device
 
+    def import_torch(self) -> None:
+        """Import everything that compiling needs, without touching the device."""
+        self._report("import")
+        import torch._dynamo
+        import torch._inductor.compile_fx  # noqa: F401
+
     def prepare(self) -> Prepared:
         """Do everything that is done once, before anything is timed.
 
         Raises what building and compiling raise, WrongResult for outputs that are not those of
         the reference, and OutOfMemory.
         """
-        self._report("import")
-        _import_torch()
+        self.import_torch()
         from perfcli.measure import step as steps
 
         self._report("trace")
@@ -152,8 +157,3 @@ def _pause_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def _import_torch() -> None:
-    import torch._dynamo
-    import torch._inductor.compile_fx  # noqa: F401

@@ -41,6 +41,12 @@ class MeasureRequest:
     check: bool = True
     """Hold outputs against the eager reference before anything is timed."""
 
+    @property
+    def waits(self) -> bool:
+        """Return whether the worker only imports torch by itself and then waits to be told to go
+        on: on a GPU, which one side at a time compiles, tunes and checks on."""
+        return self.compile.device == "cuda"
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:

@@ -66,6 +66,7 @@ class LiveWorker:
         timeout_seconds: float | None = None,
     ) -> None:
         self._side = request.side
+        self._waits = request.waits
         self._told = told
         self._folder = make_scratch()
         self._channel: Channel | None = None
@@ -81,6 +82,8 @@ class LiveWorker:
             raise
 
     def prepare(self) -> Prepared:
+        if self._waits:
+            self._open().send(b"go\n")
         prepared = self._decoded(self._reply("prepared").prepared, Prepared)
         self._step_seconds = prepared.step_seconds
         return prepared

@@ -67,7 +67,8 @@ def start(tmp_path: Path, temporary: Path) -> Any:
         script.write_text(HEAD + body)
         script.chmod(0o755)
         variant = Variant("v", env=more.pop("env", {}), python=str(script))
-        compiled = CompileRequest("softmax", {"rows": 4}, None, variant, "cpu", None)
+        device = more.pop("device", "cpu")
+        compiled = CompileRequest("softmax", {"rows": 4}, None, variant, device, None)
         request = MeasureRequest(compiled, more.pop("side", "head"), 7, **more)
         phases = PHASES_TOLD
         phases.clear()
@@ -81,6 +82,16 @@ def start(tmp_path: Path, temporary: Path) -> Any:
 
 
 PHASES_TOLD: list[str] = []
+
+
+def test_on_a_gpu_a_worker_goes_on_when_it_is_asked_to_get_ready(start: Start) -> None:
+    waits = """
+send(type="progress", phase="import")
+assert requests.readline() == b"go" + bytes([10])
+"""
+    worker = start(waits + WORKS, device="cuda")
+    assert worker.prepare().machine.device == "a stand-in"
+    assert worker.turn(STEP).seconds == (0.25,) * 3
 
 
 def failure(worker: LiveWorker, turns: int = 0) -> PerfcliError:
