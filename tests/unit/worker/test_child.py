@@ -6,7 +6,7 @@ import json
 import os
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import Mock
 
 import pytest
@@ -116,7 +116,7 @@ def test_an_error_of_ours_shows_its_end_and_debugging_all(monkeypatch: pytest.Mo
     ],
 )
 def test_a_gpu_is_not_touched_before_the_worker_is_told_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, device: str, told: bytes, happens: list[str]
+    monkeypatch: pytest.MonkeyPatch, device: Literal["cpu", "cuda"], told: bytes, happens: list[str]
 ) -> None:
     happened = []
 
