@@ -15,6 +15,7 @@ from perfcli.model import (
     Candidate,
     Change,
     Comparison,
+    Cost,
     Cure,
     DeviceState,
     EstimatedChange,
@@ -355,6 +356,7 @@ def _describe_finding(finding: Finding) -> dict[str, Any]:
         "advice": finding.advice,
         "metric": finding.metric or None,
         "amount": finding.amount,
+        "cost": _describe_cost(finding.cost) if finding.cost else None,
         "location": finding.origin.location if finding.origin else None,
         "line": finding.origin.code if finding.origin else None,
         "appearance": finding.appearance,
@@ -365,6 +367,10 @@ def _describe_finding(finding: Finding) -> dict[str, Any]:
         "trials": [_describe_trial(trial) for trial in finding.trials],
         "proven": finding.proven,
     }
+
+
+def _describe_cost(cost: Cost) -> dict[str, Any]:
+    return {"seconds": cost.seconds, "low": cost.low, "high": cost.high, "share": cost.share}
 
 
 def _describe_cure(cure: Cure) -> dict[str, Any]:

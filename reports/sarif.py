@@ -17,6 +17,7 @@ from perfcli import units
 from perfcli.model import (
     Allowance,
     Comparison,
+    Cost,
     Document,
     Finding,
     Judged,
@@ -139,6 +140,7 @@ class SarifResult:
     subject: str = ""
     state: str = "new"
     """Empty where there is no base."""
+    cost: Cost | None = None
     allowance: Allowance | None = None
     follows: bool = False
     """From another finding about the same kernel, which is a result, too."""
@@ -247,6 +249,7 @@ def _report_finding(
         code,
         [run.kernels[number] for number in finding.kernels if number < len(run.kernels)],
         subject=strip_root(finding.subject, root),
+        cost=finding.cost,
         state="" if judged.alone else "updated" if finding.appearance == "worse" else "new",
         allowance=allowance,
     )
@@ -276,6 +279,7 @@ def _describe_result(
         "properties": {
             "check": result.check,
             "kernels": [units.printable(kernel.name) for kernel in result.kernels],
+            **({"costSeconds": result.cost.seconds} if result.cost else {}),
         },
     }
     if result.allowance is not None:

@@ -39,6 +39,20 @@ class Cure:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """Holds what a finding costs by estimate, in seconds of each step: what its cure would save, or
+    in a comparison what came with the head. Never a guess from bytes alone."""
+
+    seconds: float
+    """Less than nothing where the estimate speaks against the finding."""
+    low: float
+    high: float
+    """The cost is between these in eight of ten cases."""
+    share: float | None = None
+    """Its part of the step's estimated time, 0 to 1, of all that has an estimate."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """Holds a cure that was compiled: the finding's own amount before and after, and what else
     changed."""
@@ -75,6 +89,8 @@ class Finding:
     """The name of the metric that ``amount`` counts, ``spilled_words``."""
     amount: float | None = None
     """How bad it is, in units of ``metric``; less is better."""
+    cost: Cost | None = None
+    """What it costs a step; None where no estimate tells."""
     subject: str = ""
     """Tells findings of one code apart where they name no kernels."""
     on_base: bool = False

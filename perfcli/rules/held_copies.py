@@ -28,7 +28,9 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
+from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.demands import more_resident, without_spills
 from perfcli.rules._evidence.patch_cures import propose_patch
 from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.low_occupancy import reachable
@@ -77,6 +79,7 @@ def _finding(
 ) -> Finding:
     kernel = run.kernels[number]
     freed, more = gain
+    grown = more / (best.blocks_per_sm or 1)
     words = best.spilled_words or 0
     spills = launches.spills_substantially(best)
     cost = (
@@ -101,6 +104,7 @@ def _finding(
         cures=propose_patch(
             run, "patch.recompute_half_inputs", True, "keeps what it loaded, and converts it again"
         ),
+        cost=estimate_saving(run, {number: (without_spills, more_resident(grown))}),
         metric="registers",
         amount=freed,
         origin=origin_of(kernel),

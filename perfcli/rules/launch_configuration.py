@@ -32,7 +32,9 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
+from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.demands import without_spills
 from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.low_occupancy import GENERATED
 
@@ -43,7 +45,7 @@ def _check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in number_kernels(run):
         better = _better(kernel, best) if launches.spills_substantially(best) else None
         if better:
-            yield _finding(number, kernel, best, better)
+            yield _finding(run, number, kernel, best, better)
 
 
 def _better(kernel: KernelFacts, best: Candidate) -> Candidate | None:
@@ -86,7 +88,9 @@ def _changes(best: Candidate, other: Candidate) -> list[str]:
     return found + [f"{n} {best.config.get(n, '–')} → {other.config.get(n, '–')}" for n in changed]
 
 
-def _finding(number: int, kernel: KernelFacts, best: Candidate, other: Candidate) -> Finding:
+def _finding(
+    run: Run, number: int, kernel: KernelFacts, best: Candidate, other: Candidate
+) -> Finding:
     whose = "Inductor's" if kernel.kind in GENERATED else "now"
     words, remain = best.spilled_words or 0, other.spilled_words or 0
     what = ", ".join(_changes(best, other))
@@ -104,6 +108,7 @@ def _finding(number: int, kernel: KernelFacts, best: Candidate, other: Candidate
         "coordinate_descent_tuning or max_autotune searches them"
         if kernel.kind in GENERATED
         else f"give the kernel a configuration with {what}",
+        cost=estimate_saving(run, {number: (without_spills,)}),
         metric="spilled_words",
         amount=words,
         origin=origin_of(kernel),

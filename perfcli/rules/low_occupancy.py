@@ -38,7 +38,9 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run, Target
+from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.demands import more_resident
 from perfcli.rules._evidence.words import number_kernels, origin_of
 
 GENERATED = ("pointwise", "reduction", "persistent-reduction", "mix-order-reduction", "combo")
@@ -102,6 +104,7 @@ def _finding(
         ),
         advice="let each thread hold less, or load more at once",
         cures=launches.register_cures(run, kernel),
+        cost=estimate_saving(run, {number: (more_resident(1 / share),)}),
         metric="occupancy",
         amount=1 - (best.occupancy or 0.0),
         origin=origin_of(kernel),

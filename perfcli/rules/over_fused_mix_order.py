@@ -37,8 +37,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfcli import units
-from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
+from perfcli.model import Candidate, Cost, Finding, KernelFacts, Rule, Run
+from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.demands import more_resident, without_spills
 from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.low_occupancy import reachable
 
@@ -75,10 +77,18 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate, reads:
         advice="limit what mix-order kernels may read, or switch them off; both read memory "
         "again, so weigh the spilled words against the bytes moved",
         cures=launches.mix_order_cures(run, reads),
+        cost=_cost(run, number),
         metric="spilled_words" if words > launches.SPILLS_THAT_MATTER else "occupancy",
         amount=words if words > launches.SPILLS_THAT_MATTER else 1 - (best.occupancy or 0),
         origin=origin_of(kernel),
     )
+
+
+def _cost(run: Run, number: int) -> Cost | None:
+    """Return what it would save not to spill, and to have enough in flight. What fusing less adds
+    is not in it: that is for ``--try-fixes`` to tell."""
+    share = reachable(run, run.kernels[number]) or 1.0
+    return estimate_saving(run, {number: (without_spills, more_resident(1 / share))})
 
 
 def _limit(run: Run) -> str:

@@ -23,7 +23,9 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
+from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.demands import without_spills
 from perfcli.rules._evidence.words import number_kernels, origin_of
 
 
@@ -56,6 +58,7 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate) -> Fin
         if much
         else f"no more than {launches.SPILLS_THAT_MATTER} words cost little",
         cures=launches.register_cures(run, kernel) if much else (),
+        cost=estimate_saving(run, {number: (without_spills,)}),
         metric="spilled_words",
         amount=words,
         origin=origin_of(kernel),

@@ -19,7 +19,9 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
+from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.demands import without_spills
 from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.register_spills import worst_lines
 
@@ -27,14 +29,14 @@ from perfcli.rules.register_spills import worst_lines
 def _check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in number_kernels(run):
         if launches.spills_substantially(best) and _in_loops(best):
-            yield _finding(number, kernel, best)
+            yield _finding(run, number, kernel, best)
 
 
 def _in_loops(candidate: Candidate) -> int:
     return (candidate.local_loads_in_loops or 0) + (candidate.local_stores_in_loops or 0)
 
 
-def _finding(number: int, kernel: KernelFacts, best: Candidate) -> Finding:
+def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate) -> Finding:
     stores, loads = best.local_stores_in_loops or 0, best.local_loads_in_loops or 0
     lines = worst_lines(best)
     return Finding(
@@ -49,6 +51,7 @@ def _finding(number: int, kernel: KernelFacts, best: Candidate) -> Finding:
             f"{units.plural(best.spilled_words or 0, 'spilled word')} per thread",
         ),
         advice="let each thread hold less: fewer accumulators, a smaller block or more warps",
+        cost=estimate_saving(run, {number: (without_spills,)}),
         metric="local_accesses_in_loops",
         amount=stores + loads,
         origin=origin_of(kernel),

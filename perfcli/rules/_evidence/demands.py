@@ -1,0 +1,49 @@
+"""Says what a kernel would ask of a device without a fault: edits of its demand, with which a rule
+asks ``predict.savings`` what the fault costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perfcli.predict.launch import Demand
+    from perfcli.predict.savings import Edit
+
+_SPILLED_WARP = 128
+"""Bytes that one instruction moves to or from local memory for a warp: a word of each lane."""
+
+
+def without_spills(demand: Demand) -> None:
+    """Take out what is moved to and from local memory, and the instructions that move it."""
+    moving = min(demand.local_bytes / _SPILLED_WARP, demand.issued / 2)
+    kept = 1 - moving / max(demand.issued, 1.0)
+    demand.issued *= kept
+    demand.stalls *= kept
+    demand.longest_stalls *= kept
+    demand.local_bytes = 0.0
+    demand.stack_bytes = 0
+
+
+def fewer_loads(kept: float) -> Edit:
+    """Return an edit that leaves this part of the loads, 0 to 1, and of what is waited for them."""
+
+    def edit(demand: Demand) -> None:
+        demand.read *= kept
+        demand.requests *= kept
+        demand.lines *= kept
+        demand.load_sectors *= kept
+        demand.new_sectors *= kept
+        demand.l2_sectors *= kept
+        demand.rounds *= kept
+        demand.longest_rounds *= kept
+
+    return edit
+
+
+def more_resident(times: float) -> Edit:
+    """Return an edit that lets so many times as many blocks share a multiprocessor."""
+
+    def edit(demand: Demand) -> None:
+        demand.blocks_per_sm = max(1, round(demand.blocks_per_sm * times))
+
+    return edit
