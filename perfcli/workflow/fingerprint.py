@@ -71,6 +71,9 @@ def _fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:
 def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any]:
     """Return what decides the runs of all variants of a request, as plain data for JSON."""
     variables = environment.relevant_variables(os.environ)
+    if not request.on_device:
+        # Compiled as if no GPU were here: which of them are visible changes nothing.
+        variables.pop("CUDA_VISIBLE_DEVICES", None)
     return {
         "scenario": request.scenario,
         "file": _hash_scenario(request.scenario),

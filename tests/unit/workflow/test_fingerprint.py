@@ -52,3 +52,19 @@ def test_other_times_of_operators_make_other_runs(
         found[name] = make_job(request, python).fingerprint
     assert found["constants"] == before
     assert found["operators"] != before
+
+
+def test_which_gpus_are_visible_matters_only_where_one_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    python = Interpreter("/x", "3.12.3", "2.11.0", Path("/t"), "3.6.0", None, None, "0" * 64)
+    offline = CompileRequest("softmax", {}, None, Variant(""), "cuda", targets.get("h200"))
+    on_device = replace(offline, on_device=True)
+
+    def fingerprints(visible: str) -> list[str]:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        return [make_job(request, python).fingerprint for request in (offline, on_device)]
+
+    first, second = fingerprints("0"), fingerprints("1")
+    assert first[0] == second[0]
+    assert first[1] != second[1]
