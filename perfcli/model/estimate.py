@@ -70,6 +70,48 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryAccess:
+    """Counts what one load, store or atomic of the source asks of the memory system in one block,
+    over all of its runs."""
+
+    kind: Literal["load", "store", "atomic"]
+    argument: str
+    """The kernel argument that it addresses, ``in_ptr0``."""
+    line: int
+    """The line in the kernel's source, counted from 1."""
+    element_bytes: int
+    requests: float
+    """Instructions of all warps."""
+    sectors: float
+    """Sectors of 32 bytes that each request touches, added over requests."""
+    needed: float
+    """The fewest sectors that could hold what each request moves, added over requests."""
+    touched: float
+    """Different sectors that the block touches, added over runs."""
+    used: float
+    """The fewest sectors that could hold the different elements that it moves, added over runs."""
+    apart: int = 0
+    """Bytes from what one thread moves at a time to what its neighbour does, the most common."""
+    steps: Mapping[str, int] = field(default_factory=dict)
+    """Axis of the block (``x``, ``r0_``) to the bytes from one element to the next along it."""
+    along: str = ""
+    """The axis along which neighbouring threads run; empty for a single element."""
+    masked: bool = False
+    indirect: bool = False
+    """Whether its address depends on loaded data, which is taken to be in order."""
+    known: bool = True
+    """Whether its address could be computed; where not, its counts say nothing."""
+
+    @property
+    def waste(self) -> float | None:
+        """Return how many times the sectors that it needs it fetches or writes; None where that
+        depends on data or could not be computed."""
+        if self.indirect or not self.known or not self.needed:
+            return None
+        return self.sectors / self.needed
+
+
+@dataclass(frozen=True, slots=True)
 class WarpWork:
     """Counts what one warp runs in one program."""
 
@@ -113,6 +155,9 @@ class LaunchWork:
     retries: bool = False
     """Whether updates of less than 32 bits are tried again as often as threads meet at one word
     (a loop around compare-and-swap)."""
+    accesses: tuple[MemoryAccess, ...] | None = None
+    """Each load, store and atomic of the source; None in runs stored before perfcli counted
+    them."""
 
     @property
     def blocks(self) -> int:

@@ -8,6 +8,7 @@ docs/time.md. Constants in cycles refer to the calibration's clock.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -135,7 +136,7 @@ def _count_moved(work: LaunchWork, buffers: Sequence[Buffer]) -> tuple[float, fl
     """Return the bytes that a launch reads and writes, each once: what its blocks touch, of no
     buffer more than it holds."""
     traffic, blocks = work.traffic, work.blocks
-    sizes = {buffer.argument: buffer.bytes for buffer in buffers}
+    sizes = _measure_buffers(work, buffers)
     read = sum(
         min(sizes.get(argument, math.inf), sectors * _SECTOR * blocks)
         for argument, sectors in traffic.touched.items()
@@ -145,10 +146,31 @@ def _count_moved(work: LaunchWork, buffers: Sequence[Buffer]) -> tuple[float, fl
     return read, min(written, outputs or math.inf)
 
 
+def _measure_buffers(work: LaunchWork, buffers: Sequence[Buffer]) -> dict[str, float]:
+    """Return the bytes of each buffer that come with the elements that are read: of a sector of
+    which no block uses more than a part all comes, as far as the buffer goes."""
+    sizes: dict[str, float] = {buffer.argument: buffer.bytes for buffer in buffers}
+    used: dict[str, float] = defaultdict(float)
+    widths: dict[str, int] = {}
+    for access in work.accesses or ():
+        if access.kind == "load" and access.known and not access.indirect:
+            used[access.argument] += access.used
+            widths[access.argument] = access.element_bytes
+    for buffer in buffers:
+        touched = work.traffic.touched.get(buffer.argument, 0.0)
+        share = used.get(buffer.argument, 0.0) / touched if touched else 0.0
+        if 0 < share < 1:
+            pairs = zip(buffer.shape, buffer.stride, strict=True)
+            extent = 1 + sum((size - 1) * abs(stride) for size, stride in pairs)
+            whole = extent * widths[buffer.argument]
+            sizes[buffer.argument] = max(buffer.bytes, min(whole, buffer.bytes / share))
+    return sizes
+
+
 def _count_l2_sectors(work: LaunchWork, buffers: Sequence[Buffer], sms: int) -> float:
     """Return the sectors that one block brings to its multiprocessor: a buffer that fits into L1
     comes there once, whichever of its blocks asks for it."""
-    sizes = {buffer.argument: buffer.bytes for buffer in buffers}
+    sizes = _measure_buffers(work, buffers)
     on_one = max(1.0, work.blocks / sms)
     sectors = 0.0
     for argument, touched in work.traffic.touched.items():

@@ -187,7 +187,7 @@ def _estimate_finishing(kernel: KernelFacts, calls: int, calibration: Calibratio
     return 1e-6 * (calls * c["finishing"] + kernel.finishing_bytes / c["finishing_bytes"])
 
 
-_FORMULAS = 4
+_FORMULAS = 5
 """Grows when the same constants give other estimates."""
 
 

@@ -74,6 +74,7 @@ def _count(
     # numpy takes a tenth of a second, and commands that compile nothing need none of it.
     from perfcli.facts.work.grid import grid_of
     from perfcli.facts.work.launch_work import work_of
+    from perfcli.facts.work.memory_accesses import name_axes
     from perfcli.facts.work.ttgir import parse_module
 
     try:
@@ -86,7 +87,8 @@ def _count(
         arguments = {f"{axis}numel": size for axis, size in kernel.sizes.items()}
         arguments |= kernel.scalars
         listing = parse_annotated(unpack(blobs[candidate.sass]))
-        return _round(work_of(parse_module(ttgir), listing, file, grid, arguments))
+        module, axes = parse_module(ttgir), name_axes(source)
+        return _round(work_of(module, listing, file, grid, arguments, axes))
     except _UNCOUNTABLE:  # whatever the arithmetic stumbles over, the kernel itself is fine
         if wants_tracebacks():
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,11 +18,15 @@ from .candidates import _Candidates
 from .tables import Hanging
 
 _GUTTER = "{:>4} {:>4} {:>4} {:>4}"
+_SECTORS = " {:>7}"
+_WASTEFUL = 2.0
+"""Times the sectors that an access needs: from here on its column is red."""
 
 
 @dataclass(frozen=True)
 class SourceView:
-    """Shows each line behind its LDG, STG, LDL and STL instructions, spills in red.
+    """Shows each line behind its LDG, STG, LDL and STL instructions, spills in red, and behind the
+    sectors that an instruction of a warp moves, of those that it needs.
 
     What is longer than the screen is wide is cut, or the columns would be lost: --source prints it
     in full.
@@ -38,8 +43,11 @@ class SourceView:
 
     def _lines(self) -> Iterator[Text]:
         lines = self.chosen.lines if self.chosen else {}
+        sectors = _list_sectors(self.chosen)
         if lines:
-            yield Text(_GUTTER.format("LDG", "STG", "LDL", "STL"), style="dim")
+            header = _GUTTER.format("LDG", "STG", "LDL", "STL")
+            header += _SECTORS.format("sectors") if sectors else ""
+            yield Text(header, style="dim")
         source = units.printable(self.source).expandtabs(4).splitlines()
         for number, line in enumerate(source, 1):
             counts = lines.get(str(number), LineCounts())
@@ -47,6 +55,9 @@ class SourceView:
             text = Text()
             if lines:
                 text.append(_write_gutter(counts), style="bold red" if spills else "cyan")
+                if sectors:
+                    own, wasteful = sectors.get(number, ("", False))
+                    text.append(_SECTORS.format(own), style="bold red" if wasteful else "cyan")
                 text.append("!" if spills else " ", style="bold red")
             text.append(f"{number:>4} ", style="dim")
             yield text.append(line, style="red" if spills else "")
@@ -55,6 +66,21 @@ class SourceView:
 def _write_gutter(counts: LineCounts) -> str:
     numbers = (counts.global_loads, counts.global_stores, counts.local_loads, counts.local_stores)
     return _GUTTER.format(*(n or "" for n in numbers))
+
+
+def _list_sectors(chosen: Candidate | None) -> dict[int, tuple[str, bool]]:
+    """Return for each line that moves memory ``32/4``, the sectors of one instruction of a warp and
+    those it needs, or ``?``, and whether they are far too many; of several the most wasteful."""
+    found: dict[int, tuple[str, bool]] = {}
+    accesses = chosen.work.accesses if chosen and chosen.work else None
+    for access in sorted(accesses or (), key=lambda a: a.waste or math.inf):
+        if access.waste is None:
+            found[access.line] = ("?", False)
+        else:
+            each = (access.sectors / access.requests, access.needed / access.requests)
+            fetched, needed = (f"{number:.1f}".removesuffix(".0") for number in each)
+            found[access.line] = (f"{fetched}/{needed}", access.waste >= _WASTEFUL)
+    return found
 
 
 MOST_LINES = 30
@@ -182,6 +208,7 @@ def _list_binary_facts(kernel: KernelFacts, chosen: Candidate | None) -> Iterato
         spilled += f", {units.count(local[0])} STL, {units.count(local[1])} LDL"
         spilled += f", {inside} in loops" if inside else ""
     yield "spilled words", spilled
+    yield "sectors", _describe_sectors(chosen)
     yield "shared memory", units.exact_bytes(chosen.shared_bytes)
     yield "occupancy", write_occupancy(chosen)
     widths = [("LDG", chosen.global_loads), ("STG", chosen.global_stores)]
@@ -192,6 +219,28 @@ def _list_binary_facts(kernel: KernelFacts, chosen: Candidate | None) -> Iterato
     moved = [units.plural(number, name) for name, number in tiles if number]
     if moved:
         yield "whole tiles", f"{', '.join(moved)} (TMA)"
+
+
+def _describe_sectors(chosen: Candidate) -> str:
+    """Return ``loads 8 × what they need, stores 1 ×; 1 access depends on data``."""
+    if chosen.work is None:
+        return "unknown: the kernel's index arithmetic could not be evaluated"
+    accesses = chosen.work.accesses
+    if accesses is None:
+        return "unknown: the run was stored before perfcli counted them"
+    parts = []
+    for title, kinds in (("loads", ("load",)), ("stores", ("store", "atomic"))):
+        known = [a for a in accesses if a.kind in kinds and a.waste is not None]
+        if known:
+            times = sum(a.sectors for a in known) / sum(a.needed for a in known)
+            parts.append(f"{title} {times:.3g} × what they need")
+    said = [", ".join(parts)] if parts else []
+    unknown = [
+        (sum(a.indirect for a in accesses), "where {} goes depends on data"),
+        (sum(not a.known and not a.indirect for a in accesses), "{} could not be evaluated"),
+    ]
+    said += [text.format(units.plural(n, "access", "accesses")) for n, text in unknown if n]
+    return "; ".join(said) or "none: it moves nothing"
 
 
 def _describe_choice(kernel: KernelFacts, chosen: Candidate) -> str:

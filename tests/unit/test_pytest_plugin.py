@@ -67,7 +67,7 @@ def test_a_failure_shows_kernels_and_source(pytester: pytest.Pytester) -> None:
             f"3  {SPILLING}",
             "spilled words  46 *",
             "PC103 warning: *",
-            " LDG  STG  LDL  STL",
+            " LDG  STG  LDL  STL*",
             f"*def {SPILLING}(*",
             "… and 12 kernels more; --perfcli-full shows all",
             "all kernels: .perfcli/pytest/test_a_failure_*.py-test_spills.txt",
@@ -352,7 +352,7 @@ def test_real_kernels_of_a_test_module(
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["E * assert 1 == 7", "*- perfcli kernels -*", " LDG  STG  LDL  STL", "*tl.store(*"]
+        ["E * assert 1 == 7", "*- perfcli kernels -*", " LDG  STG  LDL  STL*", "*tl.store(*"]
     )
 
 

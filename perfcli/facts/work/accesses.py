@@ -64,6 +64,12 @@ class AccessCounts:
     """For each program the sectors that it touches, each once."""
     useful_bytes: float
     """The bytes of elements that are not masked."""
+    needed: float
+    """The fewest sectors that could hold what each request moves, added over requests."""
+    distinct_bytes: float
+    """The bytes of different elements that are not masked."""
+    apart: int
+    """Bytes from what one thread moves at a time to what its neighbour does, the most common."""
 
 
 def count_access(
@@ -93,27 +99,31 @@ def count_access(
     most = float(first.shape[2])
     if event.kind == "load":
         first, live = _without_repeats(first, live)
-    sectors = first // SECTOR_BYTES
     if live is not None:
-        sectors = np.where(live, sectors, -1)
+        first = np.where(live, first, -1)
     per = scale / programs
-    requests = float((sectors.max(axis=3) >= 0).sum()) * per
+    ordered = np.sort(first, axis=3)
     written, partial, fragments = 0.0, 0.0, 0.0
     if event.kind != "load":
-        written, partial, fragments = _written(first, sectors >= 0, vector * size)
+        written, partial, fragments = _written(first, first >= 0, vector * size)
     useful = offsets.shape[1] * programs if mask is None else int(mask.sum())
+    pairs = [_touched(offsets[p], None if mask is None else mask[p]) for p in range(programs)]
+    needed = -(-_distinct(ordered) * vector * size // SECTOR_BYTES)
     return AccessCounts(
         float(first.shape[2]),
         most,
-        requests,
-        _distinct(sectors) * per,
-        _distinct(np.where(sectors >= 0, sectors // (LINE_BYTES // SECTOR_BYTES), -1)) * per,
+        float((ordered[..., -1] >= 0).sum()) * per,
+        float(_distinct(ordered // SECTOR_BYTES).sum()) * per,
+        float(_distinct(ordered // LINE_BYTES).sum()) * per,
         written * per,
         partial * per,
         fragments * per,
         vector * size,
-        tuple(_touched(offsets[p], None if mask is None else mask[p]) for p in range(programs)),
+        tuple(sectors for sectors, _ in pairs),
         useful * size / programs,
+        float(needed.sum()) * per,
+        sum(elements for _, elements in pairs) * size / programs,
+        _find_most_common(np.diff(address[0, 0, 0])),
     )
 
 
@@ -123,9 +133,9 @@ def _single(event: MemoryEvent) -> AccessCounts:
     part = float(event.kind != "load")
     sets = tuple(np.array([address // SECTOR_BYTES]) for address in addresses)
     size = event.element_bytes
-    return AccessCounts(
-        1.0, 1.0, 1.0, 1.0, 1.0, part, part, part * (size < 4), size, sets, float(size)
-    )
+    once = (1.0, 1.0, 1.0, 1.0, 1.0)
+    written = (part, part, part * (size < 4))
+    return AccessCounts(*once, *written, size, sets, float(size), 1.0, float(size), 0)
 
 
 def _whole(values: Numbers, shape: tuple[int, ...]) -> Numbers:
@@ -184,11 +194,11 @@ def _without_repeats(first: Numbers, live: Numbers | None) -> tuple[Numbers, Num
     return first[:, :, kept], None if live is None else live[:, :, kept]
 
 
-def _distinct(numbers: Numbers) -> int:
-    """Return how many different numbers from 0 up each warp's request has, added over requests."""
-    ordered = np.sort(numbers, axis=3)
+def _distinct(ordered: Numbers) -> Numbers:
+    """Return how many different numbers from 0 up each warp's request has. They are in order."""
     new = ordered[..., 1:] != ordered[..., :-1]
-    return int((new & (ordered[..., 1:] >= 0)).sum() + (ordered[..., 0] >= 0).sum())
+    found: Numbers = (new & (ordered[..., 1:] >= 0)).sum(axis=3) + (ordered[..., 0] >= 0)
+    return found
 
 
 def _written(first: Numbers, active: Numbers, width: int) -> tuple[float, float, float]:
@@ -212,8 +222,18 @@ def _written(first: Numbers, active: Numbers, width: int) -> tuple[float, float,
     return float(len(sectors)), float(partial.sum()), float(fragments)
 
 
-def _touched(offsets: Numbers, mask: Numbers | None) -> Numbers:
-    return np.unique((offsets if mask is None else offsets[mask]) // SECTOR_BYTES)
+def _find_most_common(numbers: Numbers) -> int:
+    values, counts = np.unique(numbers, return_counts=True)
+    return int(values[np.argmax(counts)])
+
+
+def _touched(offsets: Numbers, mask: Numbers | None) -> tuple[Numbers, int]:
+    """Return the sectors that one program touches, and how many different elements."""
+    elements = np.unique(offsets if mask is None else offsets[mask])
+    sectors = elements // SECTOR_BYTES
+    if sectors.size:
+        sectors = sectors[np.concatenate(([True], sectors[1:] != sectors[:-1]))]
+    return sectors, elements.size
 
 
 # --- shared memory ---------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from perfcli.facts.work.accesses import (
     _count_bank_conflicts,
     count_access,
 )
+from perfcli.facts.work.memory_accesses import MemoryAccesses
 from perfcli.facts.work.programs import Execution, _sample_programs, run_programs
 from perfcli.facts.work.timeline import Accesses, Known, _Code, _widths_of, trace_warp
 from perfcli.facts.work.ttgir import Module
@@ -33,10 +34,12 @@ def work_of(
     source_file: str,
     grid: Grid,
     arguments: Mapping[str, int] | None = None,
+    axes: Sequence[str] = (),
 ) -> LaunchWork:
     """Count what a launch asks for.
 
-    ``arguments`` has the whole-number arguments of the kernel that it needs.
+    ``arguments`` has the whole-number arguments of the kernel that it needs, ``axes`` the names of
+    its blocks' axes.
 
     Raises:
         UnreadableTtgir, LookupError, ValueError: its index arithmetic could not be run.
@@ -48,7 +51,8 @@ def work_of(
     total = sum(run.programs for run in runs)
     code = _Code(listing, source_file)
     widths = _widths_of(code)
-    counted = [_count(module, run, widths) for run in runs]
+    accesses = MemoryAccesses()
+    counted = [_count(module, run, widths, accesses, run.programs / total) for run in runs]
     traffic = _average(
         [(run.programs / total, c.traffic) for run, c in zip(runs, counted, strict=True)]
     )
@@ -76,6 +80,7 @@ def work_of(
         any(event.indirect for run in runs for event in run.events),
         any(run.unknown_loops for run in runs),
         _has_retries(code.listing, runs),
+        accesses.sum_up(module.layouts, module.num_warps, axes),
     )
 
 
@@ -112,7 +117,13 @@ class _Counted:
 _Loads = dict[tuple[str, tuple[int, ...]], list[tuple[float, tuple[Numbers, ...]]]]
 
 
-def _count(module: Module, run: Execution, widths: Mapping[tuple[int, str], int]) -> _Counted:
+def _count(
+    module: Module,
+    run: Execution,
+    widths: Mapping[tuple[int, str], int],
+    accesses: MemoryAccesses,
+    share: float,
+) -> _Counted:
     counted = _Counted()
     traffic = counted.traffic
     loads: _Loads = defaultdict(list)
@@ -127,6 +138,7 @@ def _count(module: Module, run: Execution, widths: Mapping[tuple[int, str], int]
                 most + counts.most_instructions,
             )
         weight = event.weight
+        accesses.add(event, counts, share)
         if event.kind == "load":
             traffic.requests += counts.requests * weight
             traffic.lines += counts.lines * weight
@@ -146,8 +158,8 @@ def _count(module: Module, run: Execution, widths: Mapping[tuple[int, str], int]
             traffic.atomic_updates += weight * counts.useful_bytes / event.element_bytes
             counted.atomics += counts.sector_sets
     largest: dict[str, float] = {}
-    for (base, _), accesses in loads.items():
-        distinct = _distinct(accesses)
+    for (base, _), sweep in loads.items():
+        distinct = _distinct(sweep)
         largest[base] = max(largest.get(base, 0.0), distinct)
         traffic.new_sectors += distinct
         traffic.touched[base] = traffic.touched.get(base, 0.0) + distinct

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -52,6 +52,8 @@ class _Pointer:
     base: str
     offset: Numbers
     element_bytes: int
+    known: bool = True
+    """Whether all that was added to it could be computed."""
 
 
 Value = Numbers | _Pointer | None
@@ -80,6 +82,8 @@ class MemoryEvent:
     """Whether its address depends on loaded data."""
     keep: bool
     """Marked ``evict_last``: it will be read again."""
+    known: bool = True
+    """Whether its address could be computed; where not, what is missing of it counts as 0."""
 
 
 @dataclass(slots=True)
@@ -318,6 +322,7 @@ class _Batch:
                 self._weight,
                 operation.operands[0] in self._loaded,
                 "evict_last" in operation.text,
+                pointer.known,
             )
         )
 
@@ -503,7 +508,7 @@ def _range(_: _Batch, operation: Operation, __: Sequence[Value]) -> Value:
 
 def _reshaped(value: Value, change: Callable[[Numbers], Numbers]) -> Value:
     if isinstance(value, _Pointer):
-        return _Pointer(value.base, change(value.offset), value.element_bytes)
+        return replace(value, offset=change(value.offset))
     return None if value is None else change(value)
 
 
@@ -576,9 +581,9 @@ def _add_pointer(_: _Batch, operation: Operation, values: Sequence[Value]) -> Va
     if not isinstance(pointer, _Pointer):
         return None
     if not isinstance(offset, np.ndarray):
-        return pointer
+        return replace(pointer, known=False)
     moved = pointer.offset + offset.astype(np.int64) * pointer.element_bytes
-    return _Pointer(pointer.base, moved, pointer.element_bytes)
+    return replace(pointer, offset=moved)
 
 
 def _bitcast(_: _Batch, operation: Operation, values: Sequence[Value]) -> Value:
@@ -586,7 +591,7 @@ def _bitcast(_: _Batch, operation: Operation, values: Sequence[Value]) -> Value:
     if isinstance(value, _Pointer):
         element = re.search(r"ptr<(\w+)", operation.type_text)
         size = ELEMENT_BYTES.get(element[1], value.element_bytes) if element else 4
-        return _Pointer(value.base, value.offset, size)
+        return replace(value, element_bytes=size)
     to_float = operation.tensor is not None and operation.tensor.element.startswith("f")
     return None if to_float else value
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from handmade import candidate
 
-from perfcli.model import Buffer, LaunchWork, Traffic, WarpWork
+from perfcli.model import Buffer, LaunchWork, MemoryAccess, Traffic, WarpWork
 from perfcli.predict.calibration import shipped
 from perfcli.predict.launch import Demand, bounds, combine, demand_of, stack
 
@@ -114,6 +114,20 @@ def test_a_buffer_is_read_once_however_many_blocks_ask_for_it() -> None:
     assert found.written == 1320 * 2048
     # Ten blocks share a multiprocessor: a tenth of the 256 sectors each.
     assert found.l2_sectors == 128 + 25.6
+
+
+def test_what_comes_along_with_what_is_read_counts() -> None:
+    """Every 16th bfloat16 of 1,320 x 4,096: each comes with its sector of 16, 16 times the bytes;
+    of a buffer that holds no more than twice what is read, only that."""
+    access = MemoryAccess("load", "x", 1, 2, 128, 4096, 256, touched=4096.0, used=256.0)
+    asked = replace(work(touched={"x": 4096.0}, new_sectors=4096.0), accesses=(access,))
+    each = 1320 * 4096 * 2
+    strided = Buffer("x", "x", "input", "bfloat16", (1320 * 4096, 16), (16, 1), each)
+    assert demand_of(asked, candidate(), [strided], SMS).read == 16 * each
+    narrow = replace(strided, shape=(1320 * 4096, 2), stride=(2, 1))
+    assert demand_of(asked, candidate(), [narrow], SMS).read == 2 * each
+    unknown = replace(asked, accesses=(replace(access, known=False),))
+    assert demand_of(unknown, candidate(), [strided], SMS).read == each
 
 
 def test_updates_of_one_address_are_counted_over_the_grid() -> None:

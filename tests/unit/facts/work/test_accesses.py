@@ -85,6 +85,26 @@ def test_a_load_of_a_block(
     assert load.vector_bytes == vector_bytes
 
 
+@pytest.mark.parametrize(
+    ("element", "per_thread", "stride", "needed", "apart", "distinct_bytes"),
+    [
+        # All that comes is used: 16 sectors of 32 bytes are 128 floats.
+        ("f32", 1, 1, 16, 4, 512),
+        # 4 floats of a thread at once: its neighbour's are 16 bytes further on.
+        ("f32", 4, 1, 64, 16, 2048),
+        # Every 16th bfloat16: a sector comes for each, and two would hold a warp's 32.
+        ("bf16", 1, 16, 8, 32, 256),
+        # One element for all: 4 warps of which each needs one sector.
+        ("f32", 1, 0, 4, 0, 4),
+    ],
+)
+def test_what_a_load_needs(
+    element: str, per_thread: int, stride: int, needed: int, apart: int, distinct_bytes: int
+) -> None:
+    load, _ = counts(element, per_thread, stride)
+    assert (load.needed, load.apart, load.distinct_bytes) == (needed, apart, distinct_bytes)
+
+
 def test_masked_lanes_fetch_nothing() -> None:
     """40 of the last block's 128 elements exist: two warps, 5 sectors of 8 elements."""
     load, store = counts("f32", 1, 1, n=40, grid=(1, 1, 1))
