@@ -1,5 +1,6 @@
 # make setup, test, check, demo, lint, architectures, rules-audit, fidelity, estimate, kernel-facts,
-# accuracy, search-simulation, gate-planted, gate-repeat, gate-speed, mutants, bench, clean.
+# accuracy, search-simulation, gate-planted, gate-repeat, gate-speed, mutants, reported, bench,
+# clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
 # Another Python:      make setup PYTHON=python3.12
@@ -25,7 +26,7 @@ STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
 .PHONY: setup test check lint demo architectures rules-audit fidelity estimate kernel-facts accuracy \
-  search-simulation gate-planted gate-repeat gate-speed mutants bench clean
+  search-simulation gate-planted gate-repeat gate-speed mutants reported bench clean
 
 setup: $(STAMP)
 
@@ -125,6 +126,13 @@ mutants: setup
 	@$(BIN)/python -c 'import cosmic_ray' 2> /dev/null || \
 	  $(PIP) install --quiet -c constraints.txt 'cosmic-ray==8.7.0'
 	$(BIN)/python bench/mutants.py --sample $(MUTANTS) --jobs $(JOBS)
+
+# Problems that people reported, and whether perfcli says what is wrong; three quarters of an hour on
+# 2 cores, minutes when nothing has to be compiled again. Another torch where a case needs it:
+# REPORTED="--python 2.11=.venv-2.11/bin/python".
+REPORTED ?=
+reported: setup
+	$(BIN)/python bench/reported_problems.py --page docs/reported.md $(REPORTED)
 
 bench: setup
 	$(BIN)/python bench/startup.py
