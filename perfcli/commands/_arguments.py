@@ -25,6 +25,13 @@ Device: TypeAlias = Annotated[
     ),
 ]
 Dynamic: TypeAlias = Annotated[bool, typer.Option("--dynamic", help="Compile with dynamic shapes.")]
+Vary: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME=A,B,…",
+        help="Also call the model with these values of a parameter: what is compiled again?",
+    ),
+]
 Jobs: TypeAlias = Annotated[
     int | None,
     typer.Option(

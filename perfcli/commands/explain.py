@@ -23,6 +23,7 @@ def explain(
     target: args.Target = None,
     device: args.Device = None,
     dynamic: args.Dynamic = False,
+    vary: args.Vary = None,
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
@@ -50,7 +51,7 @@ def explain(
     from perfcli.workflow.request import Question, Side
 
     output.check_writable(json)
-    question = Question(run, tuple(param or ()), preset, target, device, dynamic)
+    question = Question(run, tuple(param or ()), preset, target, device, dynamic, vary=vary)
     args.use_calibration(calibration)
     written = documents.Wanted(json=json).places
     context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, written)

@@ -21,6 +21,7 @@ def run(
     target: args.Target = None,
     device: args.Device = None,
     dynamic: args.Dynamic = False,
+    vary: args.Vary = None,
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
@@ -56,7 +57,7 @@ def run(
     column = next(named, "")
     if sort is not None and not column:
         raise PerfcliError(f"can't sort by {sort!r}: one of {', '.join(screen.columns)}")
-    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic)
+    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, vary=vary)
     side = Side(tuple(option or ()), python)
     args.use_calibration(calibration)
     written = documents.Wanted(json=json).places

@@ -39,7 +39,7 @@ def generate(
     set_options(request)
     branches = branches or Branches(request, {}, Alone())
     branches.begin()
-    session = Session(request, report, keep=keep)
+    session = Session(request, report, keep=keep, explains=False)
     sources = _Sources()
     try:
         # The engine's threads would not survive a fork.

@@ -24,16 +24,19 @@ from perfcli import __version__
 from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
 from perfcli.compile.capture.collecting import STOPPED, Report, collect
+from perfcli.compile.processor import read_processor
 from perfcli.compile.stand_in import shim
 from perfcli.errors import CompileFailed
 from perfcli.model import (
     Bundle,
     CompileRequest,
+    CompileWork,
     Environment,
     ExternCall,
     KernelFacts,
     Launch,
     OperatorCall,
+    Recompilations,
     Run,
     Target,
 )
@@ -113,6 +116,10 @@ class Session:
     notes: list[str] = field(default_factory=list)
     keep: tuple[Any, ...] = ()
     """Objects that torch's C++ holds pointers to."""
+    recompilations: Recompilations | None = None
+    work: CompileWork | None = None
+    explains: bool = True
+    """Whether what only a report shows is found out as well."""
     build: Callable[[Any], Any] | None = None
     """Makes a ``Built`` under a ``FakeTensorMode``; None: the request's scenario does."""
 
@@ -247,7 +254,7 @@ def _import_inductor() -> None:
 def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from torch._subclasses import FakeTensorMode
 
-    from perfcli.compile import tracing
+    from perfcli.compile import recompiling, tracing
     from perfcli.compile.building import build
     from perfcli.compile.capture import settings
     from perfcli.compile.stand_in import decisions, operators
@@ -256,15 +263,21 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
         pool.submit(kernel.definition)
         session.report("trace", pool.done(), pool.total())
 
+    before = read_processor()
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     built = session.build(mode) if session.build else build(session.request, mode)
-    capture = Capture(on_kernel)
+    capture = Capture(on_kernel, finds_obstacles=session.explains)
     assumptions = decisions.install(mode, session.request.target)
     operators.install_recurrent(assumptions)
     settings.reset_counters()
+    recompiling.forget_compilations()
     traced = tracing.trace_offline(
         built.workload, mode, capture, session.request.dynamic, assumptions
     )
+    session.work = before.measure_work(sum(graph.facts.nodes for graph in capture.graphs))
+    if session.explains:
+        request = replace(session.request, params=built.params, preset=None)
+        session.recompilations = recompiling.call_again(request, traced, capture, mode, assumptions)
     session.notes += assumptions.notes()
     _raise_failures(session.keep)
     return capture, built, traced
@@ -302,6 +315,9 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         settings=settings.settings(),
         counters=settings.counters(),
         sources=_user_sources(),
+        recompilations=session.recompilations,
+        compile_work=session.work,
+        graph_obstacles=capture.list_obstacles(),
         threads=request.threads,
     )
 

@@ -27,6 +27,8 @@ class Traced:
     graph_breaks: Mapping[str, int]
     notes: tuple[str, ...]
     break_places: Mapping[str, tuple[BreakPlace, ...]] = field(default_factory=dict)
+    compiled: Any = None
+    """What ``torch.compile`` returned, to call it with other sizes."""
 
 
 def set_options(options: Mapping[str, OptionValue]) -> None:
@@ -92,6 +94,15 @@ def trace_offline(
     Raises ``CompileFailed`` where Inductor fails (naming the graph) and ``UserCodeFailed`` where
     the model itself does.
     """
+    with hook_inductor(capture, make_finish(mode, capture, assumptions)), mode:
+        return run(workload, capture, dynamic, lambda out: backward(out))
+
+
+def make_finish(
+    mode: Any, capture: Capture, assumptions: Assumptions
+) -> Callable[[Any, CapturedGraph], Any]:
+    """Return what stands in for building a generated module: a module whose ``call`` returns fake
+    tensors of ``mode`` and is counted in ``capture``."""
 
     def finish(lowering: Any, graph: CapturedGraph) -> Any:
         def on_call() -> None:
@@ -101,8 +112,7 @@ def trace_offline(
         call = fake_call(lowering, mode, on_call, assumptions)
         return SimpleNamespace(call=call, __file__="generated", __name__="generated", runner=None)
 
-    with hook_inductor(capture, finish), mode:
-        return run(workload, capture, dynamic, lambda out: backward(out))
+    return finish
 
 
 def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any], None]) -> Traced:
@@ -114,22 +124,28 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     counters = torch._dynamo.utils.counters
     counters.clear()
     compiled = torch.compile(workload.call, dynamic=True if dynamic else None)
+    with watch_breaks() as places:
+        call_compiled(workload, compiled, capture, back)
+    notes = (*_skipped_frames(counters), *installed.notes())
+    found = {reason: tuple(where) for reason, where in places.items()}
+    return Traced(count_breaks(counters), notes, found, compiled)
+
+
+def call_compiled(
+    workload: Workload, compiled: Any, capture: Capture, back: Callable[[Any], None] | None = None
+) -> None:
+    """Run one step of the workload with what ``torch.compile`` made of its call, or of that of a
+    workload with other sizes."""
+    import torch
+
     training = workload.mode == "training"
     try:
-        with (
-            watch_breaks() as places,
-            autocast(workload),
-            torch.set_grad_enabled(training),
-        ):
+        with autocast(workload), torch.set_grad_enabled(training):
             result = compiled(*workload.inputs, **workload.kwargs)
             if training:
-                back(result)
+                (back or backward)(result)
     except Exception as error:
         raise attribute_failure(error, capture) from error
-    notes = (*_skipped_frames(counters), *installed.notes())
-    return Traced(
-        count_breaks(counters), notes, {reason: tuple(where) for reason, where in places.items()}
-    )
 
 
 def _skipped_frames(counters: Any) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from perfcli.model.compilation import CompileWork, GraphObstacle, Recompilations
 from perfcli.model.estimate import OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.observed import Observed
@@ -151,6 +152,13 @@ class Run:
     estimated_with: str = ""
     """Names the constants and formulas that the kernels' estimates follow from, or in a stored run
     those of the day that it was stored; empty where there are none."""
+    graph_obstacles: tuple[GraphObstacle, ...] | None = None
+    """What keeps its graphs from being recorded as CUDA graphs, asked for or not; None where that
+    is not known, as in runs of earlier versions."""
+    recompilations: Recompilations | None = None
+    """How often Dynamo compiled and why; None where that is not known."""
+    compile_work: CompileWork | None = None
+    """What compiling took; None in runs of earlier versions."""
     observed: Observed | None = None
     """What a profiler's trace says of it, where one was imported."""
 

@@ -171,6 +171,8 @@ class CompileRequest:
     """Compile and run on the real GPU, with nothing stood in for (the fidelity check)."""
     threads: int | None = None
     """Threads that CPU kernels are generated for; None: torch's own number."""
+    varied: tuple[Mapping[str, Scalar], ...] = ()
+    """Parameters of further calls of the compiled model, to see what they compile again."""
     folder: str = ""
     """Absolute working folder of the worker; empty: the caller's."""
 

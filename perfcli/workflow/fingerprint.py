@@ -85,6 +85,7 @@ def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any
         "operators": name_operators(request.target) if request.target else "",
         "dynamic": request.dynamic,
         "threads": request.threads,
+        **({"varied": [dict(each) for each in request.varied]} if request.varied else {}),
         "python": interpreter.version,
         "torch": interpreter.torch,
         "triton": interpreter.triton,

@@ -326,7 +326,7 @@ def _describe_unknown(reference: str) -> str:
 
 
 def _check_stored_alone(question: Question, side: Side) -> None:
-    chosen = (question.params, question.preset, question.target, question.device)
+    chosen = (question.params, question.preset, question.target, question.device, question.vary)
     if any(chosen) or question.dynamic or side != Side():
         raise PerfcliError(
             f"{question.scenario} is a stored run, shown as it is: leave out the options for "

@@ -36,6 +36,8 @@ class Question:
     dynamic: bool = False
     threads: int | None = None
     """That kernels for the CPU are generated for; None: torch's own number."""
+    vary: str | None = None
+    """A parameter and the values that the compiled model is called with: ``batch=4,8,16``."""
     toggles: tuple[str, ...] = ()
     """Options that the two sides of a comparison have differently: ``OPT``, or ``OPT=VAL``."""
 
@@ -88,7 +90,7 @@ def make_jobs(
     Raises PerfcliError for whatever the user got wrong, before anything is compiled.
     """
     device, target = choose_device(question.device, question.target)
-    params, preset = _read_params(question)
+    params, preset, varied = _read_params(question)
     made = []
     for side in sides:
         interpreter = probe(side.python)
@@ -102,6 +104,7 @@ def make_jobs(
             dynamic=question.dynamic,
             jobs=jobs,
             threads=question.threads,
+            varied=varied,
         )
         made.append(make_job(request, interpreter))
     return made
@@ -131,6 +134,7 @@ def build_request(
     dynamic: bool = False,
     jobs: int | None = None,
     threads: int | None = None,
+    varied: Sequence[Mapping[str, Scalar]] = (),
     on_device: bool = False,
     cache_dir: str | None = None,
 ) -> CompileRequest:
@@ -148,6 +152,7 @@ def build_request(
         cache_dir=str(environment.cache_dir()) if cache_dir is None else cache_dir,
         on_device=on_device,
         threads=threads,
+        varied=tuple(varied),
     )
 
 
@@ -212,6 +217,7 @@ def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileReq
         dynamic=run.dynamic,
         jobs=jobs,
         threads=run.threads,
+        varied=[call.params for call in run.recompilations.varied] if run.recompilations else (),
     )
 
 
@@ -234,10 +240,16 @@ def choose_device(device: str | None, target: str | None) -> tuple[Device, Targe
     return "cuda", targets.get(DEFAULT_TARGET)
 
 
-def _read_params(question: Question) -> tuple[dict[str, Scalar], str | None]:
-    """Return the typed parameters; those of a user's file stay text, with the preset, because only
-    a worker may run the file and knows them."""
+_Varied = list[dict[str, Scalar]]
+
+
+def _read_params(question: Question) -> tuple[dict[str, Scalar], str | None, _Varied]:
+    """Return the typed parameters, and those that further calls have otherwise; those of a user's
+    file stay text, with the preset, because only a worker may run the file and knows them."""
     given: dict[str, Scalar] = dict(_split(text) for text in question.params)
+    varied = _read_varied(question.vary, given)
+    if varied:
+        given |= varied[0]
     if registry.is_user_file(question.scenario):
         path, name = userfile.split(question.scenario)
         if not Path(path).is_file():
@@ -245,9 +257,28 @@ def _read_params(question: Question) -> tuple[dict[str, Scalar], str | None]:
                 f"there is no file {path}: expected path/to/file.py or path/to/file.py:name"
             )
         check_builder(path, name, given)
-        return given, question.preset
+        return given, question.preset, varied[1:]
     scenario = registry.scenario(question.scenario)
-    return registry.resolve_params(scenario, question.preset, given), None
+    every = [registry.resolve_params(scenario, question.preset, given | each) for each in varied]
+    typed = [{name: params[name] for name in varied[0]} for params in every]
+    return registry.resolve_params(scenario, question.preset, given), None, typed[1:]
+
+
+def _read_varied(text: str | None, given: Mapping[str, Scalar]) -> _Varied:
+    """Return the parameters of each call that ``--vary`` asks for: the run's own, then others."""
+    if text is None:
+        return []
+    name, values = _split(text)
+    if name in given:
+        raise PerfcliError(f"--vary gives {name} its values: leave out -p {name}={given[name]}")
+    listed = [value.strip() for value in values.split(",")]
+    if len(listed) < 2 or not all(listed):
+        raise PerfcliError(
+            f"--vary takes two values or more, for example {name}=4,8,16; got {text!r}"
+        )
+    if repeated := [value for value in listed if listed.count(value) > 1]:
+        raise PerfcliError(f"--vary has {name}={repeated[0]} twice: every call needs its own size")
+    return [{name: value} for value in listed]
 
 
 def _split(text: str) -> tuple[str, str]:

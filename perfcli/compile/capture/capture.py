@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from perfcli.compile.capture import kernel_hooks, launch_hooks, memory
+from perfcli.compile.capture import cuda_graphs, kernel_hooks, launch_hooks, memory
 from perfcli.compile.capture.captured import Capture, CapturedGraph, is_subgraph
 from perfcli.errors import CompileFailed
 
@@ -27,6 +27,7 @@ def hook_inductor(
     ``finish(lowering, graph)`` stands in for building the generated module and returns what has
     its ``call``; None leaves the real module to be built and run (on a real device).
     """
+    from torch._inductor import compile_fx, output_code
     from torch._inductor.codegen import cpp, multi_kernel, triton, wrapper
     from torch._inductor.graph import GraphLowering
     from torch._inductor.scheduler import Scheduler
@@ -41,7 +42,13 @@ def hook_inductor(
         (Scheduler, "codegen", _hook_schedule),
         (GraphLowering, "run", _hook_lowering),
         (GraphLowering, "_compile_to_module", functools.partial(_hook_module, finish=finish)),
+        (compile_fx._InProcessFxCompile, "codegen_and_compile", _hook_inputs),
     ]
+    if finish is not None:
+        hooks += [
+            (output_code, "cudagraph_post_compile", _record_nothing),
+            (output_code, "cudagraph_partition_post_compile", _record_nothing),
+        ]
     saved = []
     for owner, name, make in hooks:
         if name not in vars(owner):
@@ -80,6 +87,23 @@ def _hook_schedule(capture: Capture, original: Any) -> Any:
     return codegen
 
 
+def _hook_inputs(capture: Capture, original: Any) -> Any:
+    """Hook where it is known which inputs of a graph always have the same address."""
+
+    @functools.wraps(original)
+    def codegen_and_compile(self: Any, gm: Any, inputs: Any, to_check: Any, kwargs: Any) -> Any:
+        capture.static_inputs = frozenset(kwargs.get("static_input_idxs") or ())
+        return original(self, gm, inputs, to_check, kwargs)
+
+    return codegen_and_compile
+
+
+def _record_nothing(_capture: Capture, _original: Any) -> Any:
+    """Leave a graph as it is where Inductor would record it as a CUDA graph: there is no device,
+    and what would be recorded is the same code."""
+    return lambda *_args, **_kwargs: None
+
+
 def _hook_lowering(capture: Capture, original: Any) -> Any:
     @functools.wraps(original)
     def run(self: Any, *args: Any) -> Any:
@@ -98,6 +122,7 @@ def _hook_module(
         if finish is None:
             module = original(self)
             graph = capture.graph_of(self)
+            _find_obstacles(capture, self, graph)
             return _count_calls(module, capture, graph)
         if self.cpp_wrapper and "cuda" in self.device_types:
             raise CompileFailed(
@@ -107,9 +132,23 @@ def _hook_module(
         generated, *_ = self.codegen()
         graph = capture.graph_of(self)
         graph.text = str(getattr(generated, "value", generated))
+        _find_obstacles(capture, self, graph)
         return finish(self, graph)
 
     return compile_to_module
+
+
+def _find_obstacles(capture: Capture, lowering: Any, graph: CapturedGraph) -> None:
+    graph.dynamic = cuda_graphs.is_dynamic(lowering)
+    if not capture.finds_obstacles:
+        return
+    try:
+        graph.obstacles = cuda_graphs.list_obstacles(
+            lowering, graph.facts.name, capture.static_inputs
+        )
+    except (ImportError, AttributeError, TypeError):
+        # Another torch asks these questions in another way: then it is not known.
+        capture.finds_obstacles = False
 
 
 def _count_calls(module: Any, capture: Capture, graph: CapturedGraph) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from perfcli.compile.capture import buffers, provenance, traffic
 from perfcli.compile.capture.definition import Definition
-from perfcli.model import GraphFacts, Launch, OperatorCall, Origin
+from perfcli.model import GraphFacts, GraphObstacle, Launch, OperatorCall, Origin
 
 
 @dataclass(slots=True)
@@ -46,6 +46,10 @@ class CapturedGraph:
     """Kernels that the generated code times on the device to launch the fastest of them."""
     called: dict[tuple[str, tuple[str, ...]], OperatorCall] = field(default_factory=dict)
     """What extern operators are called with, by their name and those of their operands."""
+    dynamic: bool = False
+    """Whether a size of its inputs is a symbol."""
+    obstacles: tuple[GraphObstacle, ...] = ()
+    """What keeps it from being recorded as a CUDA graph."""
     text: str = ""
     """The generated module's, where it is not built."""
     module: Any = None
@@ -66,6 +70,11 @@ class Capture:
     """What the kernels being defined are made of: scheduler nodes, and the kernel object."""
     lowering: Any = None
     """The graph that Inductor worked on last."""
+    static_inputs: frozenset[int] = frozenset()
+    """The inputs of that graph that always have the same address, by their numbers."""
+    finds_obstacles: bool = True
+    """Whether it is found out what keeps graphs from being recorded as CUDA graphs; False once
+    torch could not be asked."""
 
     def latest(self) -> str:
         """Return the graph that Inductor worked on last: if it failed, it failed there."""
@@ -101,6 +110,13 @@ class Capture:
             for names in graph.choices.values()
         )
         return (*choices, branches) if self.branches else choices
+
+    def list_obstacles(self) -> tuple[GraphObstacle, ...] | None:
+        """Return what keeps the graphs from being recorded as CUDA graphs; None where that is not
+        known."""
+        if not self.finds_obstacles:
+            return None
+        return tuple(obstacle for graph in self.graphs for obstacle in graph.obstacles)
 
     def current_graph(self) -> CapturedGraph:
         """Return the record of the graph that code is generated for."""

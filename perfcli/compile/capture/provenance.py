@@ -38,7 +38,7 @@ def _take_users_line(node: Any, origin: Origin) -> Origin:
     seen, queue = {node}, [node]
     for current in queue:
         for user in getattr(current, "users", ()):
-            location, code = _user_line(user.meta.get("stack_trace") or "")
+            location, code = user_line(user.meta.get("stack_trace") or "")
             if location:
                 return replace(origin, location=location, code=code)
             if user not in seen:
@@ -72,7 +72,7 @@ def _position(node: Any) -> int:
 
 
 def _origin(node: Any) -> Origin:
-    location, code = _user_line(node.meta.get("stack_trace") or "")
+    location, code = user_line(node.meta.get("stack_trace") or "")
     aten = node.meta.get("original_aten")
     value = node.meta.get("val")
     return Origin(
@@ -89,7 +89,7 @@ def _size(size: Any) -> int | str:
     return size if isinstance(size, int) else str(size)
 
 
-def _user_line(stack_trace: str) -> tuple[str, str]:
+def user_line(stack_trace: str) -> tuple[str, str]:
     """Return ``file:line`` and the text (which a stack trace can lack) of the innermost frame that
     is not torch's own, or of the innermost frame where all are."""
     lines = stack_trace.splitlines()
@@ -99,14 +99,15 @@ def _user_line(stack_trace: str) -> tuple[str, str]:
             following = lines[number + 1] if number + 1 < len(lines) else ""
             code = "" if _FRAME.match(following) else following.strip()
             frames.append((found[1], found[2], code))
-    torchs = _torch_folder()
+    torchs = torch_folder()
     users = [frame for frame in frames if not frame[0].startswith(torchs)]
     for file, line, code in reversed(users or frames):
         return f"{file}:{line}", code
     return "", ""
 
 
-def _torch_folder() -> str:
+def torch_folder() -> str:
+    """Return the folder that torch is installed in, with a slash at its end."""
     import torch
 
     return f"{Path(torch.__file__).parent}/"

@@ -23,6 +23,7 @@ WATCHED = (
     "triton.mix_order_reduction_split_size",
     "triton.dynamic_disable_pipelining",
     "triton.nested_reduction",
+    "triton.cudagraphs",
     "triton.max_tiles",
     "triton.spill_threshold",
     "triton.tile_reductions",
@@ -50,7 +51,12 @@ WATCHED = (
 """Inductor's options that rules speak of, in any of torch 2.8 to 2.15. From 2.13 on
 ``_realize_acc_reads_threshold_default`` counts where ``realize_acc_reads_threshold`` is None."""
 
-WATCHED_OF_DYNAMO = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
+WATCHED_OF_DYNAMO = (
+    "capture_scalar_outputs",
+    "capture_dynamic_output_shape_ops",
+    "allow_unspec_int_on_nn_module",
+    "recompile_limit",
+)
 
 _NOT_A_COUNT = {"num_bytes_accessed"}
 

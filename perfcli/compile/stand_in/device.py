@@ -54,6 +54,7 @@ def install(target: Target) -> None:
     """Make torch and triton believe that ``target`` is device 0."""
     properties = _device_properties(target)
     _replace_cuda_module(target, properties)
+    _replace_graphs()
     _replace_device_interface(target, properties)
     _replace_autocast()
     _replace_availability()
@@ -94,6 +95,15 @@ def _replace_cuda_module(target: Target, properties: SimpleNamespace) -> None:
     replace(cuda, "default_generators", (_make_generator(),))
     if torch.version.cuda is None:
         torch.version.cuda = "13.0"
+
+
+def _replace_graphs() -> None:
+    """Answer what Inductor asks before it records CUDA graphs: the allocator is the usual one (a
+    question of torch 2.13 and later)."""
+    from torch._inductor import cudagraph_utils
+
+    if hasattr(cudagraph_utils, "check_caching_allocator_for_cudagraphs"):
+        cudagraph_utils.check_caching_allocator_for_cudagraphs = lambda: None
 
 
 def _make_generator() -> Any:

@@ -1,0 +1,54 @@
+"""Measures what compiling takes in a way that another program on the machine changes little:
+processor time, held against that of a fixed loop right before and after it.
+
+Wall time doubles where two programs share a core. Processor time still depends on what shares the
+core's caches and its other thread, and on the clock: the loop feels those, too.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from perfcli.model import CompileWork
+
+_ROUNDS = 60_000
+_PARTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """Holds the processor's clock and speed at one moment."""
+
+    cpu_seconds: float
+    yardstick_seconds: float
+
+    def measure_work(self, nodes: int) -> CompileWork:
+        """Return the work since that moment."""
+        taken = time.process_time() - self.cpu_seconds
+        speed = (self.yardstick_seconds + _time_loop()) / 2
+        return CompileWork(round(taken, 4), round(speed, 6), nodes)
+
+
+def read_processor() -> Processor:
+    """Return the processor's speed and then its clock: work begins now."""
+    speed = _time_loop()
+    return Processor(time.process_time(), speed)
+
+
+def _time_loop() -> float:
+    """Return the processor time of the fixed loop: the middle one of three."""
+    return sorted(_time_once() for _ in range(_PARTS))[_PARTS // 2]
+
+
+def _time_once() -> float:
+    """Return the processor time of what tracing does most: small objects made, looked up by name,
+    and dropped again."""
+    begin = time.thread_time()
+    seen: dict[str, tuple[int, str]] = {}
+    for number in range(_ROUNDS):
+        name = f"node_{number % 977}"
+        seen[name] = (number, name)
+        if len(seen.get(name, ())) != 2:
+            break
+    return time.thread_time() - begin
