@@ -21,6 +21,7 @@ from perfcli.model import (
     EstimatedChange,
     Finding,
     GroupTiming,
+    HostEstimate,
     KernelFacts,
     KernelGroup,
     Machine,
@@ -126,12 +127,23 @@ def _describe_step_estimate(step: StepEstimate) -> dict[str, Any]:
         "seconds": step.seconds,
         "low": step.low,
         "high": step.high,
-        "host_seconds": step.host_seconds,
+        "host_seconds": step.host.seconds if step.host else None,
+        "host": _describe_host(step.host) if step.host else None,
         "externs": None not in step.externs,
         "missing": list(step.missing),
         "calibration": step.calibration or None,
         "derived": step.derived or None,
         "constants": step.constants or None,
+    }
+
+
+def _describe_host(host: HostEstimate) -> dict[str, Any]:
+    return {
+        "seconds": host.seconds,
+        "low": host.low,
+        "high": host.high,
+        "launches": host.launches,
+        "replayed": host.replayed,
     }
 
 

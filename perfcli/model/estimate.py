@@ -224,6 +224,19 @@ class TimeEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class HostEstimate:
+    """Holds how long the host is busy with a step, in seconds, with its interval."""
+
+    seconds: float
+    low: float
+    high: float
+    launches: int
+    """Generated kernels and calls of operators per step, each of which it launches."""
+    replayed: bool = False
+    """Whether they are recorded as CUDA graphs, so that it launches only these."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepEstimate:
     """Holds the estimate of one step of a run."""
 
@@ -236,8 +249,8 @@ class StepEstimate:
     externs: tuple[TimeEstimate | None, ...]
     """The average call of each of ``Run.externs``; None where one of its calls can't be
     estimated."""
-    host_seconds: float | None = None
-    """What the host needs to launch the step: more than ``seconds`` means that it is host-bound."""
+    host: HostEstimate | None = None
+    """How long the host is busy with the step."""
     missing: tuple[str, ...] = ()
     """Generated kernels that could not be estimated, and why."""
     rough: tuple[str, ...] = ()
@@ -248,6 +261,13 @@ class StepEstimate:
     """The target whose constants were scaled by the data sheet; empty where they were measured."""
     constants: str = ""
     """Names the constants: estimates of other ones can't be compared with these."""
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Return whether the device waits for its host, however fast the host and however slow the
+        device may be: where all of the step has an estimate."""
+        known = not self.missing and None not in self.externs
+        return known and self.host is not None and self.host.low > self.high
 
 
 @dataclass(frozen=True, slots=True)

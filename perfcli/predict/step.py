@@ -24,8 +24,9 @@ from perfcli.model import (
     TimeVerdict,
 )
 from perfcli.predict.calibration import Calibration, calibration_for, name_operators
+from perfcli.predict.host import compare_hosts, estimate_host_of
 from perfcli.predict.moved_bytes import WIDER, _estimate_from_bytes, _estimate_on_cpu
-from perfcli.predict.operators import estimate_call, estimate_host
+from perfcli.predict.operators import estimate_call
 from perfcli.predict.reuse import find_cold_shares
 
 
@@ -33,7 +34,7 @@ def _add_externs(run: Run, step: StepEstimate) -> StepEstimate:
     """Return the estimate with library operators and the host. Its seconds are those of the whole
     step where every operator has an estimate, else of the generated kernels alone."""
     externs = tuple(_average(run, number) for number in range(len(run.externs)))
-    step = replace(step, host_seconds=_estimate_host(run))
+    step = replace(step, host=estimate_host_of(run))
     known = _known(run, step := replace(step, externs=externs))
     return replace(
         step,
@@ -122,13 +123,6 @@ def _count_calls(run: Run) -> tuple[Counter[str], dict[str, OperatorWork]]:
                 counts[text] += call.count
                 works[text] = call.work
     return counts, works
-
-
-def _estimate_host(run: Run) -> float | None:
-    """Return the seconds that the host needs to launch the step."""
-    operators = [(each.op, each.count) for each in run.externs]
-    kernels = sum(not launch.extern for launch in run.launches)
-    return estimate_host(kernels, operators, run.target) if run.target else None
 
 
 def estimate_step(run: Run) -> StepEstimate | None:
@@ -388,6 +382,9 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     widest = max((each for each in used if each), key=lambda each: each.pair["k80"], default=None)
     half = _half_width(moved, total, widest)
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
+    if ours.waits_for_host and theirs.waits_for_host:
+        least, most = compare_hosts(base, head)
+        low, high = min(low, least), max(high, most)
     rough = [
         text
         for group in changed

@@ -105,10 +105,10 @@ def test_the_host_launches_kernels_and_operators() -> None:
     )
     assert few is not None
     assert many is not None
-    assert few.host_seconds is not None
-    assert many.host_seconds is not None
-    assert many.host_seconds > few.host_seconds + 99 * 10e-6
-    assert many.host_seconds > many.seconds, "a hundred small launches are host-bound"
+    assert few.host is not None
+    assert many.host is not None
+    assert many.host.seconds > few.host.seconds + 99 * 10e-6
+    assert many.host.seconds > many.seconds, "a hundred small launches are host-bound"
 
 
 def test_the_host_pays_for_kernels_and_operators_by_hand() -> None:
@@ -120,7 +120,10 @@ def test_the_host_pays_for_kernels_and_operators_by_hand() -> None:
     )
     step = estimate_step(made(mm((UNKNOWN, 5)), launches=launches))
     assert step is not None
-    assert step.host_seconds == estimate_host(2, [("aten.mm.out", 5)], H200)
+    assert step.host is not None
+    assert step.host.seconds == estimate_host(2, [("aten.mm.out", 5)], H200)
+        2, [("aten.mm.out", 5)], H200
+    )
 
 
 def compared(base: Run, head: Run) -> Any:

@@ -1,0 +1,82 @@
+"""The host takes longer to launch a step than the device to run it.
+
+What it sees: the number of launches of a step, of generated kernels and of library operators, and
+how long the host is busy with them by estimate, against the estimated time of the device. It speaks
+only where the least that a host needs (20 µs for each compiled graph, 5 µs for each launch) is more
+than the most that the device needs: no host is fast enough then. Constants and where they come
+from: docs/time_operators.md, "The host".
+
+Why it costs: the device waits for its next launch, so that faster kernels gain nothing, and a
+kernel that is split in four takes four times as long, whatever it moves.
+
+What to try: CUDA graphs, `torch.compile(mode="reduce-overhead")` or `triton.cudagraphs=true`, which
+replay all launches of a step at once: about 8 µs of the host for each graph, and a microsecond of
+the device for each kernel. The evidence says what would keep Inductor from recording them. Where
+the model calls them with more work at a time, fewer kernels or larger batches help as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfcli import units
+from perfcli.model import Cost, Cure, Finding, HostEstimate, Rule, Run, StepEstimate
+from perfcli.predict.step import estimate_step
+
+_OPTION = "triton.cudagraphs"
+
+
+def _check(run: Run) -> Iterator[Finding]:
+    if run.observed is not None:
+        return  # a trace shows how busy the device was
+    step = estimate_step(run)
+    if step is None or not step.waits_for_host or step.host is None:
+        return
+    yield _write_finding(run, step, step.host)
+
+
+def _write_finding(run: Run, step: StepEstimate, host: HostEstimate) -> Finding:
+    launches = units.plural(host.launches, "launch", "launches")
+    kernels = sum(kernel.launches for kernel in run.kernels)
+    calls = host.launches - kernels
+    parts = [units.plural(kernels, "of a generated kernel", "of generated kernels")]
+    parts += [units.plural(calls, "operator")] if calls > 0 else []
+    lost = host.seconds - step.seconds
+    return Finding(
+        code=RULE.code,
+        severity="warning",
+        headline=f"{launches} keep the host busy for {units.seconds(host.seconds)}, and the device "
+        f"for {units.seconds(step.seconds)}",
+        evidence=(
+            f"launches: {', '.join(parts)}, in {units.plural(len(run.graphs), 'graph')}",
+            f"the host between {units.seconds(host.low)} and {units.seconds(host.high)}, the "
+            f"device at most {units.seconds(step.high)}",
+            *_list_obstacles(run),
+        ),
+        advice="record CUDA graphs: mode='reduce-overhead'; launch fewer kernels with more work",
+        cures=_propose(run),
+        metric="launches",
+        amount=host.launches,
+        cost=Cost(lost, max(host.low - step.high, 0.0), host.high - step.low, lost / host.seconds),
+        subject="host",
+    )
+
+
+def _list_obstacles(run: Run) -> Iterator[str]:
+    if run.graph_obstacles is None:
+        return
+    if not run.graph_obstacles:
+        yield "nothing keeps its graphs from being recorded as CUDA graphs"
+    for obstacle in run.graph_obstacles:
+        where = f" at {obstacle.location}" if obstacle.location else ""
+        kept = f"{obstacle.graph} would be {obstacle.effect}"
+        yield f"as a CUDA graph, {kept}: {obstacle.reason}{where}"
+
+
+def _propose(run: Run) -> tuple[Cure, ...]:
+    if run.settings.get(_OPTION) is not False or run.graph_obstacles:
+        return ()
+    return (Cure({_OPTION: True}, "launches each graph of the step at once"),)
+
+
+RULE = Rule("PC601", "the host decides", __doc__, of_run=_check)
