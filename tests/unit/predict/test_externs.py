@@ -122,8 +122,6 @@ def test_the_host_pays_for_kernels_and_operators_by_hand() -> None:
     assert step is not None
     assert step.host is not None
     assert step.host.seconds == estimate_host(2, [("aten.mm.out", 5)], H200)
-        2, [("aten.mm.out", 5)], H200
-    )
 
 
 def compared(base: Run, head: Run) -> Any:
