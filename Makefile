@@ -23,6 +23,8 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
+# Hundreds of processes read the same files: without bytecode each parses them anew.
+unexport PYTHONDONTWRITEBYTECODE
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
 .PHONY: setup test check lint demo architectures rules-audit fidelity estimate kernel-facts accuracy \
