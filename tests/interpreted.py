@@ -10,29 +10,47 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from warm import WarmProcess
+
+from perfcli.machine import targets
+from perfcli.machine.environment import cache_dir
+from perfcli.model import CompileRequest, Variant
+
 _ROOT = Path(__file__).parents[1]
+_FIXTURES = _ROOT / "tests" / "fixtures"
 
 
-def generate(cache: Path, asked: Sequence[str]) -> list[dict[str, Any]]:
+def generate(process: WarmProcess, asked: Sequence[str]) -> list[dict[str, Any]]:
     """What is generated for cases of ``fixtures/reduction_cases.py``, with options:
     ``softmax,patch.loop_peeling=true``."""
-    return _run("generated_modules.py", str(cache), *asked)
+    request = CompileRequest(
+        scenario="",
+        params={},
+        preset=None,
+        variant=Variant(""),
+        device="cuda",
+        target=targets.get("h100"),
+        cache_dir=str(cache_dir()),
+    )
+    found = []
+    for each in asked:
+        name, *settings = each.split(",")
+        options = {key: json.loads(value) for key, value in (s.split("=") for s in settings)}
+        found.append(process.call(request, _FIXTURES / "generated_modules.py", name, options))
+    return found
 
 
 def interpret(modules: Sequence[dict[str, Any]], blocks: Sequence[str]) -> list[dict[str, Any]]:
     """The errors of each output, relative to what is allowed, in each of these launch
     configurations: ``XBLOCK=2,R0_BLOCK=512``."""
     given = "".join(f"{json.dumps(each)}\n" for each in modules)
-    return _run("run_modules.py", *blocks, given=given)
-
-
-def _run(program: str, *arguments: str, given: str = "") -> list[dict[str, Any]]:
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", str(_ROOT / "tests" / "fixtures" / program), *arguments],
+        [sys.executable, "-W", "ignore", str(_FIXTURES / "run_modules.py"), *blocks],
         input=given,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        # Threads wait for each other longer than such tensors take.
+        env={**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"},
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     return [json.loads(line) for line in ran.stdout.splitlines()]

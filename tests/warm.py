@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -35,25 +37,32 @@ class WarmProcess:
         self._processes: dict[str, subprocess.Popen[str]] = {}
 
     def compile(self, request: CompileRequest) -> Bundle:
-        folder = Path(tempfile.mkdtemp(prefix="perfcli-test-"))
-        try:
-            first = _first_request(request)
-            kind = f"{first.device} {first.target and first.target.name}"
-            if kind not in self._processes:
-                self._processes[kind] = _start(first, self._folder)
-            process = self._processes[kind]
-            assert process.stdin is not None
-            assert process.stdout is not None
+        with _make_folder() as folder:
             asked = json.loads(protocol.encode(protocol.plain(request)))
-            current = request.folder or os.getcwd()
-            process.stdin.write(json.dumps([str(folder), current, asked]) + "\n")
-            process.stdin.flush()
-            status = process.stdout.readline()
-            log = (folder / "log").read_text(errors="replace") if status else "it ended"
-            assert status == "0\n", log[-3000:]
+            self._ask(folder, request, {"compile": asked})
             return weigh(_read_bundle(folder / "replies"), Path(request.cache_dir))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+
+    def call(self, request: CompileRequest, program: Path, *arguments: Any) -> Any:
+        """Return what the program's function ``answer`` returns, called in a fork that is prepared
+        for the request. Arguments and answer are JSON."""
+        with _make_folder() as folder:
+            self._ask(folder, request, {"call": [str(program), *arguments]})
+            return json.loads((folder / "replies").read_bytes())
+
+    def _ask(self, folder: Path, request: CompileRequest, asked: Any) -> None:
+        first = _first_request(request)
+        kind = f"{first.device} {first.target and first.target.name}"
+        if kind not in self._processes:
+            self._processes[kind] = _start(first, self._folder)
+        process = self._processes[kind]
+        assert process.stdin is not None
+        assert process.stdout is not None
+        current = request.folder or os.getcwd()
+        process.stdin.write(json.dumps([str(folder), current, request.device, asked]) + "\n")
+        process.stdin.flush()
+        status = process.stdout.readline()
+        log = (folder / "log").read_text(errors="replace") if status else "it ended"
+        assert status == "0\n", log[-3000:]
 
     def compile_each(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
@@ -67,6 +76,15 @@ class WarmProcess:
     def close(self) -> None:
         for process in self._processes.values():
             process.communicate()
+
+
+@contextlib.contextmanager
+def _make_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="perfcli-test-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _first_request(request: CompileRequest) -> CompileRequest:

@@ -5,8 +5,10 @@ worker.
     python -P warm_worker.py BOOTSTRAP REQUEST
 
 REQUEST names the device, and a target where all later requests have it; without one, each fork
-takes its own. Reads lines ``[folder, current, request]``; the fork works in ``current`` and leaves
-its replies in ``folder/replies``. Says the exit status of each.
+takes its own. Reads lines ``[folder, current, device, asked]``; the fork works in ``current`` and
+leaves its replies in ``folder/replies``. ``asked`` is ``{"compile": REQUEST}``, or
+``{"call": [PROGRAM, …]}`` for what the program's function ``answer`` returns for the arguments.
+Says the exit status of each.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ def main() -> None:
         _warm_up(request)
         session.import_torch = lambda request: keep
     for line in sys.stdin:
-        folder, current, request = json.loads(line)
+        folder, current, device, asked = json.loads(line)
         child = os.fork()
         if child == 0:
             os.setsid()
             os.chdir(current)
-            _compile(Path(folder), request)
+            _answer(Path(folder), device, asked)
         status = os.waitpid(child, 0)[1]
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # the processes that compiled its kernels
@@ -68,7 +70,7 @@ def _warm_up(request: Any) -> None:
     code.warm_up(request)
 
 
-def _compile(folder: Path, request: dict[str, Any]) -> None:
+def _answer(folder: Path, device: str, asked: dict[str, Any]) -> None:
     try:
         log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
         os.dup2(log, 1)
@@ -79,14 +81,20 @@ def _compile(folder: Path, request: dict[str, Any]) -> None:
             "TMPDIR": str(folder),
         }
         tempfile.tempdir = None
-        if request["device"] == "cuda":
+        if device == "cuda":
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        if "call" in asked:
+            program, *arguments = asked["call"]
+            sys.path.insert(0, os.path.dirname(program))
+            answer = runpy.run_path(program)["answer"](*arguments)
+            (folder / "replies").write_text(json.dumps(answer))
+            os._exit(0)
         from perfcli.worker.child import serve
 
-        asked = folder / "request"
-        asked.write_text(json.dumps({"compile": request}) + "\n")
+        request = folder / "request"
+        request.write_text(json.dumps(asked) + "\n")
         replies = os.open(folder / "replies", os.O_WRONLY | os.O_CREAT)
-        serve(os.open(asked, os.O_RDONLY), replies)
+        serve(os.open(request, os.O_RDONLY), replies)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()

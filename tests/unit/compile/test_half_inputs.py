@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from interpreted import generate, interpret
+from warm import WarmProcess
 
 from perfcli.compile.patches.half_inputs import holds_rows, keep_halves
 from perfcli.compile.patches.recompute import _next_power
@@ -171,13 +172,13 @@ LEFT = ("fp32", "too-long", "too-empty")
 
 @pytest.mark.torch
 @pytest.mark.skipif(not HAS_TRITON, reason="generates and interprets Triton kernels")
-def test_rewritten_kernels_compute_what_eager_computes(tmp_path: Path) -> None:
+def test_rewritten_kernels_compute_what_eager_computes(warm_process: WarmProcess) -> None:
     """In Triton's interpreter, NaN and infinities included; kernels that the patch leaves alone are
     torch's own, byte for byte."""
     setting = "split_reductions=false,patch.recompute_half_inputs"
     asked = [*(f"{name},{setting}=true" for name in HELD)]
     asked += [f"{name},{setting}={value}" for name in LEFT for value in ("true", "false")]
-    made = generate(tmp_path, asked)
+    made = generate(warm_process, asked)
     assert [each["acted"] for each in made[: len(HELD)]] == [
         {"patch.recompute_half_inputs": 1}
     ] * len(HELD)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from warm import WarmProcess
 
 from perfcli.compile.patches import mix_order_reads
 from perfcli.compile.patches.patching import Patching
 from perfcli.errors import CompileFailed
-from perfcli.model import Run
+from perfcli.machine import targets
+from perfcli.model import CompileRequest, Run, Variant
 from perfcli.options.patches import PATCHES
+from perfcli.worker import protocol
 
 Compile = Callable[..., Run]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -27,7 +28,7 @@ RELEASE = (
 )
 MAX_READS = "triton.mix_order_reduction_max_reads"
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="messages name torch's version")
-BY_HAND = Path(__file__).parents[2] / "fixtures" / "read_limit.py"
+READ_LIMIT = Path(__file__).parents[2] / "fixtures" / "read_limit.py"
 
 
 class Memory:
@@ -152,23 +153,26 @@ def test_a_question_asked_otherwise_is_not_answered() -> None:
 # --- against torch ---------------------------------------------------------------------------
 
 
-def compile_by_hand(cache: Path, *asked: str) -> list[Any]:
-    """Return kernels and refusals of each, under a limit that torch 2.13 or we keep, in a process
-    of its own."""
-    done = subprocess.run(
-        [sys.executable, str(BY_HAND), str(cache), *asked],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines()[-len(asked) :]]
-
-
 @pytest.mark.torch
 @pytest.mark.skipif(RELEASE < (2, 13), reason="torch has its own limit since 2.13")
-def test_it_decides_as_torch_does(cache_of_the_run: Path) -> None:
-    theirs, ours = compile_by_hand(cache_of_the_run, "theirs=5", "ours=5")
+def test_it_decides_as_torch_does(cache_of_the_run: Path, warm_process: WarmProcess) -> None:
+    """The smallest tensors of which Inductor makes mix-order kernels: 5·2^20 elements."""
+
+    def compile_limited(whose: str, limit: int) -> Any:
+        request = CompileRequest(
+            scenario="gqa-transformer",
+            params={"layers": 1, "batch": 40, "sequence": 2048, "learned": True},
+            preset="smoke",
+            variant=Variant("", {MAX_READS: 0 if whose == "ours" else limit}),
+            device="cuda",
+            target=targets.get("h100"),
+            jobs=2,
+            cache_dir=str(cache_of_the_run),
+        )
+        asked = json.loads(protocol.encode(protocol.plain(request)))
+        return warm_process.call(request, READ_LIMIT, asked, whose, limit)
+
+    theirs, ours = compile_limited("theirs", 5), compile_limited("ours", 5)
     assert ours == theirs
     assert ours["refused"] > 0
 

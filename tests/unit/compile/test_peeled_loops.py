@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from pathlib import Path
 
 import pytest
 from interpreted import generate, interpret
+from warm import WarmProcess
 
 from perfcli.compile.patches.peeled_loops import has_masked_loops, peel_loops
 
@@ -241,13 +241,13 @@ LEFT = ("cumulative", "columns")
 
 @pytest.mark.torch
 @pytest.mark.skipif(not HAS_TRITON, reason="generates and interprets Triton kernels")
-def test_peeled_kernels_compute_what_eager_computes(tmp_path: Path) -> None:
+def test_peeled_kernels_compute_what_eager_computes(warm_process: WarmProcess) -> None:
     """In Triton's interpreter, with tiles shorter and longer than the rows, NaN and infinities
     included. Kernels that the patch leaves alone are torch's own, byte for byte."""
     setting = "split_reductions=false,patch.loop_peeling"
     asked = [*(f"{name},{setting}=true" for name in PEELED)]
     asked += [f"{name},{setting}={value}" for name in LEFT for value in ("true", "false")]
-    made = generate(tmp_path, asked)
+    made = generate(warm_process, asked)
     peeled, left = made[: len(PEELED)], made[len(PEELED) :]
     assert [each["acted"] for each in peeled] == [{"patch.loop_peeling": 1}] * len(PEELED)
     for patched, plain in zip(left[::2], left[1::2], strict=True):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from interpreted import generate, interpret
+from warm import WarmProcess
 
 pytestmark = [
     pytest.mark.torch,
@@ -20,7 +18,6 @@ pytestmark = [
         importlib.util.find_spec("triton") is None, reason="generates and interprets Triton kernels"
     ),
 ]
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAME = "patch.split_online_softmax"
 INTERPRETED = (
     *("split", "split-even", "split-special", "split-log", "split-parts"),
@@ -31,16 +28,17 @@ RELEASE = tuple(map(int, importlib.metadata.version("torch").split(".")[:2]))
 
 
 @pytest.fixture(scope="module")
-def made(once: Callable[..., dict[str, Any]], cache_of_the_run: Path) -> dict[str, dict[str, Any]]:
+def made(
+    once: Callable[..., dict[str, Any]], warm_process: WarmProcess
+) -> dict[str, dict[str, Any]]:
     """What is generated with the patch, without it, and after it was taken away."""
 
-    def generate() -> dict[str, Any]:
+    def compute() -> dict[str, Any]:
         asked = [f"{name},+{NAME}=true" for name in COMPILED]
         asked += ["split", f"split,-{NAME}=true", "unsplit"]
-        text = run("generated_modules.py", str(cache_of_the_run), *asked)
-        return dict(zip(asked, map(json.loads, text.splitlines()), strict=True))
+        return dict(zip(asked, generate(warm_process, asked), strict=True))
 
-    return once("split online softmax", generate)
+    return once("split online softmax", compute)
 
 
 def patched(made: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
@@ -91,19 +89,8 @@ def test_without_it_there_are_five_kernels(made: dict[str, dict[str, Any]]) -> N
 
 def test_results_are_those_of_float64(made: dict[str, dict[str, Any]]) -> None:
     """In Triton's interpreter. NaN, infinities, and parts and rows of nothing but -inf included."""
-    texts = "".join(f"{json.dumps(patched(made, name))}\n" for name in INTERPRETED)
-    lines = run("run_modules.py", "XBLOCK=8,R0_BLOCK=512", given=texts).splitlines()
-    found = {each["name"]: max(each["errors"]) for each in map(json.loads, lines)}
+    modules = [patched(made, name) for name in INTERPRETED]
+    interpreted = interpret(modules, ["XBLOCK=8,R0_BLOCK=512"])
+    found = {each["name"]: max(each["errors"]) for each in interpreted}
     assert found.keys() == set(INTERPRETED)
     assert {name: error for name, error in found.items() if not error <= 1} == {}
-
-
-def run(program: str, *arguments: str, given: str = "") -> str:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", str(FIXTURES / program), *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return ran.stdout

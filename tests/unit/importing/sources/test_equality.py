@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from perfcli.importing.sources.reading import SourceOptions, read_sources
 from perfcli.machine.environment import clean_environment, probe
 from perfcli.model import CompileRequest, KernelFacts, Run
 from perfcli.worker import protocol
-from perfcli.worker.process import ProcessExecutor, worker_environment
+from perfcli.worker.process import ProcessExecutor
 from perfcli.workflow.request import Question, Side, make_jobs
 
 pytestmark = pytest.mark.torch
@@ -31,17 +32,12 @@ def request_of(scenario: str, *params: str, dynamic: bool = False) -> CompileReq
     return job.request
 
 
-def import_wrappers(request: CompileRequest, folder: Path) -> Run:
+def import_wrappers(request: CompileRequest, folder: Path, process: WarmProcess) -> Run:
     """Have Inductor write its modules, and make a run of them."""
     wrappers = folder / "wrappers"
     wrappers.mkdir()
-    asked = protocol.encode(protocol.plain(request)).decode()
-    subprocess.run(
-        [sys.executable, str(WRITER), str(wrappers), asked],
-        env={**worker_environment(request, folder), "PYTHONPATH": ":".join(sys.path)},
-        check=True,
-        timeout=300,
-    )
+    asked = json.loads(protocol.encode(protocol.plain(request)))
+    process.call(request, WRITER, str(wrappers), asked)
     options = SourceOptions(request.target, jobs=2, cache_dir=request.cache_dir)
     return read_sources([wrappers], options, Notes(quiet=True)).run
 
@@ -71,7 +67,7 @@ def test_kernels_and_calls_equal_those_of_a_run(
     """What is written of results that nobody uses is not told by a module."""
     request = request_of(scenario, *params, dynamic=dynamic)
     compiled = warm_process.compile(request).run
-    imported = import_wrappers(request, tmp_path)
+    imported = import_wrappers(request, tmp_path, warm_process)
     assert (imported.mode, imported.dynamic) == (compiled.mode, compiled.dynamic)
     assert [k.name for k in imported.kernels] == [k.name for k in compiled.kernels]
     for ours, theirs in zip(imported.kernels, compiled.kernels, strict=True):
