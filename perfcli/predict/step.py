@@ -359,7 +359,11 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
         if None in sides:
             missing += _list_missing(base, ours.kernels, group.match.base)
             missing += _list_missing(head, theirs.kernels, group.match.head)
-        elif sides[0] != sides[1] or WIDER in doubts:  # as many bytes are not as much time
+        elif (
+            sides[0] != sides[1]
+            or WIDER in doubts  # as many bytes are not as much time
+            or _lacks_a_winner(base, head, group)
+        ):
             changed.append(GroupEstimate(number, sides[0] or 0.0, sides[1] or 0.0))
     missing += _list_moved_externs(base, ours, head, theirs)
     changed.sort(key=lambda g: -abs(g.head - g.base))
@@ -401,11 +405,47 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
 
 
 def _is_alike(base: Run, head: Run, group: KernelGroup) -> bool:
-    """Return whether a group is the same code over as much data, launched as often."""
+    """Return whether a group is the same code over as much data, launched as often, with a choice
+    of launch configurations that is as good."""
+    if _lacks_a_winner(base, head, group):
+        return False
     before = [base.kernels[number] for number in group.match.base]
     after = [head.kernels[number] for number in group.match.head]
     used = [[(k.launches, sorted(k.sizes.items())) for k in side] for side in (before, after)]
     return group.match.relation == "same" and used[0] == used[1]
+
+
+def _lacks_a_winner(base: Run, head: Run, group: KernelGroup) -> bool:
+    """Return whether the head can't choose a launch configuration any more that may be the fastest
+    of a kernel: as fast by estimate as an estimate can tell."""
+    if len(group.match.base) != 1 or len(group.match.head) != 1:
+        return False
+    before, after = base.kernels[group.match.base[0]], head.kernels[group.match.head[0]]
+    return before.source_hash == after.source_hash and bool(find_lost(before, after))
+
+
+def find_lost(before: KernelFacts, after: KernelFacts) -> list[Candidate]:
+    """Return the launch configurations that the head lacks of those that may win on the base."""
+    estimate = before.estimate
+    if estimate is None or not estimate.candidates or not after.candidates:
+        return []
+    kept = {_key(candidate) for candidate in after.candidates}
+    return [
+        candidate
+        for number in _list_timed(before)
+        if _key(candidate := before.candidates[number]) not in kept
+        and estimate.candidates.get(number, math.inf) <= estimate.seconds * _AS_FAST
+    ]
+
+
+_AS_FAST = 1.25
+"""Times the fastest: where launch configurations are estimated closer together than this, a device
+often finds another one faster (docs/time.md)."""
+
+
+def _key(candidate: Candidate) -> tuple[object, ...]:
+    config = tuple(sorted(candidate.config.items()))
+    return (config, candidate.num_warps, candidate.num_stages)
 
 
 def _list_missing(

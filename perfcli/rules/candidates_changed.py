@@ -8,7 +8,9 @@ its best binary: the one with the fewest spilled words, then registers. Which on
 device is not known here, so it is the list that changed, not the winner; runs that were imported
 with a trace know the winner. It is a warning where the
 best binary spills more and over 16 words (fewer cost little, PC101), or at most half as many warps
-are resident; otherwise it is worth knowing.
+are resident, where the kernel is slower by estimate (2 % of the step), and where a configuration
+was dropped that may have won: its estimate is within a quarter of the fastest, and a tenth of the
+kernel's time would be seen in the step. Otherwise it is worth knowing.
 
 Why it costs: a list without the configuration that used to win is slower with nothing else
 changed. In pytorch#194736 `max_autotune` dropped the default configuration of a persistent
@@ -21,11 +23,13 @@ What to try: with the list in view, take back the option that changed it (`max_a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from perfcli import units
 from perfcli.model import Candidate, Comparison, Finding, KernelFacts, Rule
+from perfcli.predict.savings import estimate_loss, estimate_total
+from perfcli.predict.step import LEAST_CHANGE, find_lost
 from perfcli.rules._evidence import launches
 from perfcli.rules._evidence.words import origin_of
 
@@ -93,20 +97,43 @@ def _finding(comparison: Comparison, lists: Lists, pairs: list[tuple[int, int]])
     shown = sorted(kernels, key=lambda pair: pair not in worse)
     where = shown[0][1].name
     others = f" and {units.plural(len(kernels) - 1, 'other kernel')}" if len(kernels) > 1 else ""
+    lost = [c for pair in kernels for c in find_lost(*pair)]
+    cost = estimate_loss(
+        comparison.base, [b for b, _ in pairs], comparison.head, [h for _, h in pairs]
+    )
+    slower = cost is not None and (cost.share or 0.0) > LEAST_CHANGE
     what = "machine code from equal source"
     if any(lists):
         what = "launch configurations " + ("ran" if _ran(comparison) else "to choose from")
     return Finding(
         code=RULE.code,
-        severity="warning" if worse else "info",
+        severity="warning" if worse or slower or (lost and _matters(comparison, pairs)) else "info",
         headline=f"other {what}: {where}{others}"
         + (f", the best of {units.count(len(worse))} got worse" if worse else ""),
         kernels=tuple(head for _, head in pairs),
-        evidence=(*_list_changes(lists), *(_best(*pair) for pair in shown[:SHOWN])),
+        evidence=(
+            *_list_changes(lists),
+            *_say_lost(lost),
+            *(_best(*pair) for pair in shown[:SHOWN]),
+        ),
         advice=_advice(comparison, lists),
+        cost=cost,
         origin=origin_of(shown[0][1]),
         subject="; ".join(_list_changes(lists)),
     )
+
+
+def _say_lost(lost: Sequence[Candidate]) -> Iterator[str]:
+    if lost:
+        named = "; ".join(dict.fromkeys(_config(candidate) for candidate in lost[:SHOWN]))
+        yield f"may have been the fastest, by estimate: {named}"
+
+
+def _matters(comparison: Comparison, pairs: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a tenth of these kernels' time would be seen in the step."""
+    total = estimate_total(comparison.head)
+    seconds = sum(comparison.head.kernels[head].step_seconds or 0.0 for _, head in pairs)
+    return total is not None and seconds / 10 > LEAST_CHANGE * total
 
 
 def _ran(comparison: Comparison) -> bool:

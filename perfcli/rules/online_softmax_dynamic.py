@@ -29,6 +29,8 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Cure, Finding, KernelFacts, Rule, Run
+from perfcli.predict.savings import estimate_saving
+from perfcli.rules._evidence.demands import fewer_loads
 from perfcli.rules._evidence.softmax import SPLIT_ONLINE_SINCE, Softmax, find_taken_apart
 from perfcli.rules._evidence.whole_reads import in_flight, reduced_elements
 from perfcli.rules._evidence.words import origin_of, torch_version
@@ -71,6 +73,9 @@ def _finding(run: Run, softmax: Softmax, sweeps: int) -> Finding:
         ),
         advice=_advice(run, softmax, costs, f"torch._check(x.size(-1) >= {least})"),
         cures=tuple(_cures(run)) if costs else (),
+        cost=estimate_saving(
+            run, dict.fromkeys(softmax.sweeping, (fewer_loads((sweeps - 1) / sweeps),))
+        ),
         metric="bytes_swept",
         amount=once * kernel.launches,
         origin=origin_of(kernel),

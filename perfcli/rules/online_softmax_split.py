@@ -26,7 +26,8 @@ import math
 from collections.abc import Iterator
 
 from perfcli import units
-from perfcli.model import Cure, Finding, Rule, Run
+from perfcli.model import Cost, Cure, Finding, Rule, Run
+from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence.patch_cures import propose_patch
 from perfcli.rules._evidence.softmax import SPLIT_ONLINE_SINCE, Softmax, find_taken_apart
 from perfcli.rules._evidence.splits import split_seconds, unsplit_seconds
@@ -59,10 +60,22 @@ def _finding(run: Run, softmax: Softmax) -> Finding:
         ),
         advice="torch 2.13 and newer take both together in a split reduction" if old else "",
         cures=_cures(run, softmax),
+        cost=_cost(run, softmax),
         metric="bytes_swept",
         amount=(swept - once) * first.launches,
         origin=origin_of(first),
     )
+
+
+def _cost(run: Run, softmax: Softmax) -> Cost | None:
+    """Return the time of all kernels but one that sweeps and one that finishes it."""
+    finishing = [n for n in softmax.kernels if n not in softmax.sweeping]
+    spared = [*softmax.sweeping[1:], *finishing[1:]]
+    found = [run.kernels[number].step_seconds for number in spared]
+    known = [seconds for seconds in found if seconds is not None]
+    if len(known) < len(found):
+        return None
+    return estimate_saving(run, {softmax.sweeping[0]: ()}, -sum(known))
 
 
 def _shape(run: Run, softmax: Softmax) -> tuple[int, int]:

@@ -26,6 +26,8 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, Rule, Run, Severity
+from perfcli.predict.savings import estimate_saving
+from perfcli.rules._evidence.demands import fewer_loads
 from perfcli.rules._evidence.whole_reads import in_flight, reduced_elements, whole_reads
 from perfcli.rules._evidence.words import origin_of
 
@@ -59,6 +61,8 @@ def _finding(run: Run, number: int, again: Again, extra: int) -> Iterator[Findin
         return
     swept = kernel.bytes_swept or 0
     sweeps = max(sweeps for _, sweeps in again)
+    loads = sum(b.bytes * n for b, n in again) + (kernel.bytes_read or 0)
+    loads -= sum(b.bytes for b, _ in again)
     yield Finding(
         code=RULE.code,
         severity=severity,
@@ -77,6 +81,7 @@ def _finding(run: Run, number: int, again: Again, extra: int) -> Iterator[Findin
         else "hold the row in registers or shared memory: Inductor has no "
         f"option for rows of {units.count(reduced_elements(kernel))}, a hand-written kernel can",
         cures=cures,
+        cost=estimate_saving(run, {number: (fewer_loads(1 - extra / max(loads, extra, 1)),)}),
         metric="bytes_swept",
         amount=extra * kernel.launches,
         origin=origin_of(kernel),

@@ -2,12 +2,12 @@
 
 What it sees: in a comparison, kernels of one FX node that reduce the same rows in two stages
 (chunks, then one partial result per chunk) on one side and in one stage on the other, where they
-and the node's kernels behind them take a tenth longer or more in head by this estimate. In one
-stage a block has one row or a few, and a multiprocessor's share of the memory bandwidth: with fewer
-blocks than multiprocessors the others are idle, with a few more than a multiple of them most wait
-for the last. In two stages all of them work, but there are more kernels (2.5 µs each) and sometimes
-more bytes. It is an error where the estimate doubles and that is 0.5 % or more of all kernels'
-lower bound.
+and the node's kernels behind them take a tenth longer or more in head, by estimate. It is an error
+where the estimate doubles and that is more than 2 % of the step. In one stage a block has one row
+or a few, and a multiprocessor's share of the memory bandwidth: with fewer blocks than
+multiprocessors the others are idle, with a few more than a multiple of them most wait for the last.
+In two stages all of them work, but there are more kernels (2.5 µs each) and sometimes more bytes.
+These lower bounds decide where nothing is estimated, an error from 0.5 % of all kernels' bounds on.
 
 Why it costs: on an H100 with torch 2.11, LayerNorm of bfloat16: 4 rows of 1,048,576 take 18 µs
 split and 258 µs in one stage (estimated: 13 and 248), 64 of 131,072 take 25 and 51; but 263 rows of
@@ -24,10 +24,13 @@ it holds for the whole model. Thresholds of Inductor's own: torch 2.8 to 2.12 sp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from perfcli import units
 from perfcli.diff.metrics import DECIDING
-from perfcli.model import Comparison, Cure, Finding, KernelFacts, Rule, Run
+from perfcli.model import Comparison, Cost, Cure, Finding, KernelFacts, Rule, Run
+from perfcli.predict.savings import estimate_loss
+from perfcli.predict.step import LEAST_CHANGE
 from perfcli.rules._evidence.splits import (
     Split,
     blocks_of,
@@ -42,17 +45,45 @@ from perfcli.rules._evidence.words import origin_of
 NOTICEABLE = 1.1
 
 
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Holds seconds of a step for the kernels that share a reduction's FX nodes: estimated where
+    the cost is known, else lower bounds."""
+
+    before: float
+    after: float
+    cost: Cost | None = None
+
+
 def _check(comparison: Comparison) -> Iterator[Finding]:
     base, head = comparison.base, comparison.head
     for split, number, ours, theirs in _one_sided(base, head):
-        after, before = _in_one_stage(head, number, theirs), _in_two_stages(base, ours, theirs)
-        if after and before and after >= NOTICEABLE * before:
-            yield _finding(head, (number,), split, (before, after), _split_on(head))
+        times = _estimate(base, ours, head, theirs) or _bound(
+            _in_two_stages(base, ours, theirs),
+            _in_one_stage(head, number, theirs),
+            head.kernels[number].launches,
+        )
+        if times and times.after >= NOTICEABLE * times.before:
+            yield _finding(head, (number,), split, times, _split_on(head))
     for split, number, theirs, ours in _one_sided(head, base):
-        before, after = _in_one_stage(base, number, ours), _in_two_stages(head, theirs, ours)
-        if after and before and after >= NOTICEABLE * before:
+        times = _estimate(base, ours, head, theirs) or _bound(
+            _in_one_stage(base, number, ours),
+            _in_two_stages(head, theirs, ours),
+            head.kernels[split.first].launches,
+        )
+        if times and times.after >= NOTICEABLE * times.before:
             both = (split.first, split.second)
-            yield _finding(head, both, split, (before, after), _split_off(head))
+            yield _finding(head, both, split, times, _split_off(head))
+
+
+def _estimate(base: Run, ours: Sequence[int], head: Run, theirs: Sequence[int]) -> _Times | None:
+    cost = estimate_loss(base, ours, head, theirs)
+    before = sum(base.kernels[number].step_seconds or 0.0 for number in ours)
+    return None if cost is None else _Times(before, before + cost.seconds, cost)
+
+
+def _bound(before: float | None, after: float | None, launches: int) -> _Times | None:
+    return _Times(before * launches, after * launches) if before and after else None
 
 
 def _one_sided(run: Run, other: Run) -> Iterator[tuple[Split, int, list[int], list[int]]]:
@@ -112,40 +143,45 @@ def _swept(run: Run, kernels: Sequence[int]) -> int | None:
 
 
 def _finding(
-    head: Run,
-    kernels: tuple[int, ...],
-    split: Split,
-    seconds: tuple[float, float],
-    cures: tuple[Cure, ...],
+    head: Run, kernels: tuple[int, ...], split: Split, times: _Times, cures: tuple[Cure, ...]
 ) -> Finding:
     kernel = head.kernels[kernels[0]]
-    before, after = seconds
-    lost = (after - before) * kernel.launches
     what = "now split" if len(kernels) > 1 else "no longer split"
     sms = head.target.sm_count if head.target else 0
+    least, said = ("", " by estimate") if times.cost else ("at least ", "")
     return Finding(
         code=RULE.code,
-        severity="error" if after >= 2 * before and _decides(head, lost) else "warning",
+        severity="error"
+        if times.after >= 2 * times.before and _decides(head, times)
+        else "warning",
         headline=f"{kernel.name} reduces {units.plural(split.rows, 'row')} of up to "
-        f"{units.count(split.length)} {what}: at least {units.seconds(after)} instead of "
-        f"{units.seconds(before)}",
+        f"{units.count(split.length)} {what}: {least}{units.seconds(times.after)} instead of "
+        f"{units.seconds(times.before)}{said}",
         kernels=kernels,
         evidence=(
             f"{units.plural(split.chunks, 'chunk')} per row where it is split",
-            f"{units.plural(blocks_of(kernel), 'block')} for {sms} multiprocessors in head",
+            f"{units.plural(_count_blocks(kernel), 'block')} for {sms} multiprocessors in head",
         ),
         advice="" if cures else "another number of rows, or the torch that decided otherwise",
         cures=cures,
-        metric="lower_bound_seconds",
-        amount=after,
+        metric="estimated_seconds" if times.cost else "lower_bound_seconds",
+        amount=times.after,
+        cost=times.cost,
         origin=origin_of(kernel),
     )
 
 
-def _decides(head: Run, lost: float) -> bool:
-    """Return whether as much more of the lower bound would be called worse."""
+def _count_blocks(kernel: KernelFacts) -> int:
+    work = kernel.expected.work if kernel.expected else None
+    return blocks_of(kernel) if work is None else work.blocks
+
+
+def _decides(head: Run, times: _Times) -> bool:
+    """Return whether the step is that much longer that it is called worse."""
+    if times.cost is not None:
+        return (times.cost.share or 0.0) > LEAST_CHANGE
     known = [(k.lower_bound_seconds or 0.0) * k.launches for k in head.kernels]
-    return lost > DECIDING["lower_bound_seconds"] * sum(known)
+    return times.after - times.before > DECIDING["lower_bound_seconds"] * sum(known)
 
 
 def _split_on(head: Run) -> tuple[Cure, ...]:
@@ -162,4 +198,4 @@ def _split_off(head: Run) -> tuple[Cure, ...]:
     return ()
 
 
-RULE = Rule("PC205", "split reduction", __doc__, of_comparison=_check)
+RULE = Rule("PC205", "split reduction", __doc__, explains=("PC210",), of_comparison=_check)

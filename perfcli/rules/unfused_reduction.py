@@ -28,6 +28,9 @@ from collections.abc import Iterator, Mapping
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, OptionValue, Rule, Run
+from perfcli.predict.savings import estimate_saving
+from perfcli.rules._evidence.demands import fewer_reads
+from perfcli.rules._evidence.splits import KERNEL_SECONDS
 from perfcli.rules._evidence.whole_reads import (
     ANY_REDUCTION,
     reduced_elements,
@@ -139,6 +142,8 @@ def _finding(run: Run, one: int, two: int, options: dict[str, OptionValue]) -> F
     first, second = run.kernels[one], run.kernels[two]
     saved, moved = _saved_bytes(first, second), _moved_bytes(first, second)
     shared = ", ".join(buffer.name for buffer in _shared_reads(first, second))
+    kept = max(0.0, 1 - saved / (second.bytes_read or saved))
+    launch = KERNEL_SECONDS * second.launches
     set_so = ", ".join(f"{name} is {run.settings[name]}" for name in options)
     return Finding(
         code=RULE.code,
@@ -152,6 +157,7 @@ def _finding(run: Run, one: int, two: int, options: dict[str, OptionValue]) -> F
             set_so,
         ),
         cures=(Cure(options, "lets Inductor fuse the two reductions"),),
+        cost=estimate_saving(run, {two: (fewer_reads(kept),)}, -launch),
         metric="bytes_moved",
         amount=saved * first.launches,
         origin=origin_of(second),

@@ -25,10 +25,10 @@ def without_spills(demand: Demand) -> None:
 
 
 def fewer_loads(kept: float) -> Edit:
-    """Return an edit that leaves this part of the loads, 0 to 1, and of what is waited for them."""
+    """Return an edit that leaves this part of the loads, 0 to 1, and of what is waited for them,
+    but all bytes: each was loaded several times."""
 
     def edit(demand: Demand) -> None:
-        demand.read *= kept
         demand.requests *= kept
         demand.lines *= kept
         demand.load_sectors *= kept
@@ -40,6 +40,16 @@ def fewer_loads(kept: float) -> Edit:
     return edit
 
 
+def fewer_reads(kept: float) -> Edit:
+    """Return an edit that leaves this part of the loads and of the bytes that they read."""
+
+    def edit(demand: Demand) -> None:
+        demand.read *= kept
+        fewer_loads(kept)(demand)
+
+    return edit
+
+
 def more_resident(times: float) -> Edit:
     """Return an edit that lets so many times as many blocks share a multiprocessor."""
 
@@ -47,3 +57,24 @@ def more_resident(times: float) -> Edit:
         demand.blocks_per_sm = max(1, round(demand.blocks_per_sm * times))
 
     return edit
+
+
+def spread(times: float) -> Edit:
+    """Return an edit that has the same work done by so many times as many blocks, each of which
+    does as much less."""
+
+    def edit(demand: Demand) -> None:
+        demand.blocks *= times
+        for name in _OF_A_BLOCK:
+            setattr(demand, name, getattr(demand, name) / times)
+
+    return edit
+
+
+_OF_A_BLOCK = (
+    "requests", "lines", "load_sectors", "new_sectors", "l2_sectors", "issued", "special",
+    "conversions", "shared", "shuffles", "local_bytes", "bank_conflicts", "stalls", "rounds",
+    "longest_stalls", "longest_rounds", "sweep_bytes", "store_requests", "store_sectors",
+    "warp_store_sectors", "block_store_sectors", "partial", "fragments", "atomic_sectors",
+)  # fmt: skip
+"""What a block does less of when another does the rest."""
