@@ -15,7 +15,17 @@ from perfcli.diff.metrics import DECIDING
 from perfcli.diff.verdict.conclude import conclude
 from perfcli.errors import PerfcliError, RuleFailed
 from perfcli.loading import registry
-from perfcli.model import ABOUT_NAMES, Appearance, Comparison, Finding, Rule, Run
+from perfcli.model import (
+    ABOUT_NAMES,
+    Appearance,
+    Comparison,
+    Cost,
+    Cure,
+    Finding,
+    Proposal,
+    Rule,
+    Run,
+)
 from perfcli.names import suggestion
 
 _SEVERITIES = ("error", "warning", "info")
@@ -47,7 +57,7 @@ def rule(wanted: str) -> Rule:
 
 
 def explain(run: Run) -> tuple[Finding, ...]:
-    """Return the findings of one run alone, the gravest first. Raises RuleFailed."""
+    """Return the findings of one run alone, the costliest first. Raises RuleFailed."""
     found = [f for r in rules() for f in _ask(r, r.of_run, run, f"run {run.id}")]
     return tuple(sorted(_mark_consequences(found), key=_order))
 
@@ -60,8 +70,8 @@ def diagnose(comparison: Comparison, of_base: Sequence[Finding] | None = None) -
     head = explain(comparison.head)
     where = f"runs {comparison.base.id} and {comparison.head.id}"
     between = (f for r in rules() for f in _ask(r, r.of_comparison, comparison, where))
-    found = tuple(sorted([*between, *_both_sides(comparison, base, head)], key=_order))
-    return conclude(replace(comparison, findings=found))
+    found = _mark_consequences([*between, *_both_sides(comparison, base, head)])
+    return conclude(replace(comparison, findings=tuple(sorted(found, key=_order))))
 
 
 def judge(comparison: Comparison) -> tuple[Comparison, RuleFailed | None]:
@@ -91,29 +101,92 @@ def _ask(
 
 def _mark_consequences(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield the findings, those marked that are consequences of others about the same kernel."""
-    causes: dict[tuple[int, str], tuple[int, str]] = {}
+    causes: dict[tuple[int, bool, str], tuple[int, str]] = {}
     explains = {each.code: each.explains for each in rules()}
     for place, finding in enumerate(findings):
         for kernel, code in itertools.product(finding.kernels, explains.get(finding.code, ())):
-            causes.setdefault((kernel, code), (place, finding.code))
+            causes.setdefault((kernel, finding.on_base, code), (place, finding.code))
     for finding in findings:
-        found = (causes.get((kernel, finding.code)) for kernel in finding.kernels)
+        found = (causes.get((kernel, finding.on_base, finding.code)) for kernel in finding.kernels)
         first = min(filter(None, found), default=None)
         yield replace(finding, explained_by=first[1]) if first else finding
 
 
-def _order(finding: Finding) -> tuple[int, bool, int, bool, int, str, float]:
+LEAST_SHARE = 0.01
+"""A finding that costs less of the step than this is not put before others for it."""
+
+
+def _order(finding: Finding) -> tuple[int, bool, bool, float, int, bool, int, str, float]:
     """Return the sort key of a finding: first what came with the head, then what is gone, then what
-    stayed; in each the gravest first, causes before consequences, and last what only says which
-    kernels there are. Amounts are only compared within one code: others count something else."""
+    stayed; in each the costliest first, behind errors whose cost no estimate tells, then by
+    gravity, causes before consequences, and last what only says which kernels there are. Amounts
+    are only compared within one code: others count something else."""
+    cost, share = (finding.cost.seconds, finding.cost.share) if finding.cost else (0.0, None)
+    counts = share is None or abs(share) >= LEAST_SHARE
     return (
         _STAGES[finding.appearance],
         finding.code in ABOUT_NAMES,
+        not (finding.severity == "error" and finding.cost is None),
+        -cost if counts else 0.0,
         _SEVERITIES.index(finding.severity),
         bool(finding.explained_by),
         _APPEARANCES.index(finding.appearance),
         finding.code,
         -(finding.amount or 0.0),
+    )
+
+
+# --- what to do about them --------------------------------------------------------------------
+
+MOST_PROPOSALS = 3
+
+
+def choose_proposals(findings: Sequence[Finding]) -> tuple[Proposal, ...]:
+    """Return the three changes that save most of a step, of those that save a hundredth or more:
+    options that findings propose, with what the findings cost that they are to cure, or advice."""
+    found: dict[tuple[object, ...], list[tuple[Finding, Cure | None]]] = {}
+    for finding in findings:
+        if finding.cost is None or finding.on_base or finding.explained_by or finding.doubt:
+            continue
+        cures = [cure for cure in finding.cures if _may_help(finding, cure)]
+        if cures:
+            key: tuple[object, ...] = tuple(sorted(cures[0].options.items()))
+            found.setdefault(key, []).append((finding, cures[0]))
+        elif finding.advice and not finding.cures:
+            found.setdefault((finding.code, finding.advice), []).append((finding, None))
+    proposals = (_join_proposal(each) for each in found.values())
+    worth = [p for p in proposals if p.seconds > 0 and (p.share or 0.0) >= LEAST_SHARE]
+    return tuple(sorted(worth, key=lambda p: -p.seconds)[:MOST_PROPOSALS])
+
+
+def _may_help(finding: Finding, cure: Cure) -> bool:
+    tried = [trial.outcome for trial in finding.trials if trial.cure.options == cure.options]
+    return not tried or tried[0].startswith("helps")
+
+
+def _join_proposal(cured: Sequence[tuple[Finding, Cure | None]]) -> Proposal:
+    """Return one change for all that it cures. A kernel counts once, with what costs it most; what
+    was compiled counts as it was estimated."""
+    finding, cure = cured[0]
+    best: dict[tuple[int, ...], Cost] = {}
+    for each, _ in cured:
+        if each.cost is not None and each.cost.seconds > 0:
+            known = best.get(each.kernels)
+            best[each.kernels] = max(known or each.cost, each.cost, key=lambda cost: cost.seconds)
+    seconds = sum(cost.seconds for cost in best.values())
+    share = sum(cost.share or 0.0 for cost in best.values())
+    proven = False
+    for trial in (t for t in finding.trials if cure is not None and t.cure.options == cure.options):
+        time = next((c for c in trial.changes if c.metric == "step_time"), None)
+        if time is not None and time.base and time.delta is not None:
+            seconds, share, proven = -time.delta, -time.delta / time.base, True
+    return Proposal(
+        seconds,
+        share,
+        cure.options if cure else {},
+        cure.why if cure else finding.advice,
+        tuple(each for each, _ in cured),
+        proven,
     )
 
 
@@ -182,10 +255,15 @@ def _both_sides(
             yield from (replace(f, appearance="gone", on_base=True) for f in ours)
 
 
+_ESTIMATED = 0.1
+"""Amounts that are estimated are equal within a tenth."""
+
+
 def _appearance(before: Sequence[Finding], now: Sequence[Finding]) -> Appearance:
     if not before:
         return "new"
     was, is_ = amount(before), amount(now)
-    if abs(is_ - was) <= was * DECIDING.get(now[0].metric, 0.0):
+    tolerance = _ESTIMATED if now[0].metric.endswith("_seconds") else 0.0
+    if abs(is_ - was) <= was * DECIDING.get(now[0].metric, tolerance):
         return "same"
     return "worse" if is_ > was else "better"

@@ -163,6 +163,7 @@ _METRICS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "graph_breaks": ("graph breaks", count),
     "step_time": ("step time", seconds),
     "estimated_seconds": ("estimated time", seconds),
+    "idle_seconds": ("idle time", seconds),
     "traced_seconds": ("traced time", seconds),
     "peak_allocated_bytes": ("peak allocated", size),
     "peak_reserved_bytes": ("peak reserved", size),

@@ -60,11 +60,18 @@ def explain(
     findings = diagnosis.explain(found.run)
     if try_fixes:
         findings = fixes.try_fixes(fixes.Patient(found, findings), context)
-    plain = {"run": found.run.id, "findings": output.plain_findings(findings)}
+    proposals = diagnosis.choose_proposals(findings)
+    plain = {
+        "run": found.run.id,
+        "findings": output.plain_findings(findings),
+        "worth_doing": [output.plain_proposal(each) for each in proposals],
+    }
     try:
         output.write_document("explanation", plain, json)
     finally:
-        view = output.screen().explanation(found.run, findings, found.reference, quiet, try_fixes)
+        view = output.screen().explanation(
+            found.run, findings, found.reference, quiet, try_fixes, proposals
+        )
         output.show(view, json)
     if not quiet and not try_fixes:
         output.show_command(fixes.propose(["explain", found.reference], found, findings), json)

@@ -17,7 +17,7 @@ from perfcli.storing.whole import write_whole
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from perfcli.model import Comparison, Finding, Outcome, Screen
+    from perfcli.model import Comparison, Finding, Outcome, Proposal, Screen
 
 # In a pipe nobody tells the width; a log that wraps at 80 is worse than a wide one.
 PIPE_COLUMNS = 100
@@ -96,6 +96,20 @@ def plain_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
     plain = registry.load_declared("reports", "json", Report).finding
     return [plain(finding) for finding in findings] if plain else []
+
+
+def plain_proposal(proposal: Proposal) -> dict[str, Any]:
+    """Return a change that is worth making as JSON has it."""
+    return {
+        "seconds": proposal.seconds,
+        "share": proposal.share,
+        "options": dict(proposal.options),
+        "text": proposal.text,
+        "findings": [
+            {"code": each.code, "kernels": list(each.kernels)} for each in proposal.findings
+        ],
+        "proven": proposal.proven,
+    }
 
 
 def write_document(kind: str, fields: Mapping[str, Any], path: Path | None) -> None:

@@ -48,6 +48,7 @@ from perfcli.model.finding import (
     Cost,
     Cure,
     Finding,
+    Proposal,
     Trial,
     TrialOutcome,
 )
@@ -230,6 +231,7 @@ __all__ = [
     "Passing",
     "Prepared",
     "Problem",
+    "Proposal",
     "Provenance",
     "Raced",
     "Recompilations",

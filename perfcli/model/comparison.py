@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from perfcli.model.estimate import EstimatedChange
-from perfcli.model.finding import Change, Finding
+from perfcli.model.finding import Change, Finding, Proposal
 from perfcli.model.kernel import Candidate, KernelFacts
 from perfcli.model.measurement import SideName
 from perfcli.model.run import Run
@@ -252,6 +252,7 @@ class Screen(Protocol[View_co]):
         reference: str = "",
         brief: bool = False,
         tried: bool = False,
+        proposals: Sequence[Proposal] = (),
     ) -> View_co: ...
 
     def kernel_findings(

@@ -72,6 +72,22 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """Says what to change, and what a step is expected to save by it."""
+
+    seconds: float
+    share: float | None
+    """Its part of the step's estimated time, 0 to 1."""
+    options: Mapping[str, OptionValue]
+    """What to compile with; empty where the model is to change, as ``text`` says."""
+    text: str
+    findings: tuple[Finding, ...]
+    """Those that it is to cure."""
+    proven: bool
+    """Whether it was compiled: the seconds are those of what was generated."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Holds one diagnosis: evidence in numbers, advice, cures to try where there are any."""
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Comparison, Finding, Run, Severity
 
-from .._rows.kernels import shorten
+from .._rows.kernels import shorten, write_share
 from .cures import _list_cures, _list_said, write_own_cures
 from .kernel import shorten_location
 from .tables import Hanging
@@ -114,13 +114,31 @@ class OneLine:
         yield line
 
 
+LEAST_COST = 5e-8
+"""Seconds: a cost below this is not worth a word."""
+
+
+def write_cost(finding: Finding) -> str:
+    """Return ``1.51 ms of a step (6 %)``, ``up to 900 ns of a step`` where the estimate sees no
+    cost and can't exclude one; empty where it is not known or nothing."""
+    cost = finding.cost
+    if cost is None or max(cost.seconds, cost.high) < LEAST_COST or cost.high < -cost.low:
+        return ""
+    if cost.seconds < LEAST_COST:
+        return f"up to {units.seconds(cost.high)} of a step"
+    share = f" ({write_share(cost.share)})" if cost.share is not None else ""
+    return f"{units.seconds(cost.seconds)} of a step{share}"
+
+
 def _draw_headline(placed: Placed, run: Run, width: int) -> Hanging:
     finding = placed.finding
     appearance = f"{finding.appearance} " if finding.appearance else ""
     label = f"{appearance}{_write_code(finding)}  "
     text = _write_of_it(finding, run) if placed.named else ""
     text = text or _shorten_headline(finding, run, width - len(label))
-    return Hanging(Text.assemble((label, STYLES[finding.severity]), (text, "bold")))
+    cost = write_cost(finding)
+    costs = f", costs {cost}" if cost else ""
+    return Hanging(Text.assemble((label, STYLES[finding.severity]), (text, "bold"), costs))
 
 
 def _write_code(finding: Finding) -> str:

@@ -10,13 +10,14 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Comparison, Finding, KernelFacts, Run
+from perfcli.model import Comparison, Finding, KernelFacts, Proposal, Run
 
 from .._rows.kernels import shorten, write_bounds, write_share
 from .._rows.totals import explain_emptiness, write_question, write_variant
+from .cures import write_assignments
 from .externs import _list_externs
 from .finding import STYLES, WORDS, Full, OneLine, Placed, _list_said_by, group_blocks
-from .tables import start_table
+from .tables import Hanging, start_table
 from .timing import _draw_observed
 
 MOST_COMMANDS = 3
@@ -61,8 +62,10 @@ def show_explanation(
     reference: str = "",
     brief: bool = False,
     tried: bool = False,
+    proposals: Sequence[Proposal] = (),
 ) -> RenderableType:
-    """Return the findings of one run, by kernel; in brief how many there are.
+    """Return the findings of one run, by kernel, and what is worth doing; in brief how many there
+    are.
 
     Where there is nothing but doubts about the numbers, the kernels that take or move most, too;
     with estimates they and those of findings are always shown. ``tried``: whether fixes were asked
@@ -89,8 +92,29 @@ def show_explanation(
         found = dict.fromkeys(number for finding in findings for number in finding.kernels)
         parts += [Text(""), _Largest(run, list(found)[:MOST_BESIDES])]
     parts += _list_externs(run)
+    parts += _list_proposals(proposals)
     parts += _list_commands(kernels, findings, reference)
     return Group(*parts)
+
+
+def _list_proposals(proposals: Sequence[Proposal]) -> list[RenderableType]:
+    """Return what saves most of a step, a line each, by expected gain."""
+    if not proposals:
+        return []
+    parts: list[RenderableType] = [Text(""), Text("Worth doing", style="bold")]
+    for number, each in enumerate(proposals, start=1):
+        share = f" ({write_share(each.share)})" if each.share is not None else ""
+        gain = f"−{units.seconds(each.seconds)} of a step{share}"
+        options = write_assignments(each.options)
+        what = f"{options}: {each.text}" if options and each.text else options or each.text
+        kernels = dict.fromkeys(number for f in each.findings for number in f.kernels)
+        named = ", ".join(map(str, sorted(kernels)))
+        codes = ", ".join(dict.fromkeys(finding.code for finding in each.findings))
+        where = f"{codes}, kernel{'s' * (len(kernels) > 1)} {named}" if kernels else codes
+        sure = ", by its estimate compiled" if each.proven else ""
+        line = Text.assemble(f"{number}  ", (gain, "bold green"), f"{sure}  {what} ({where})")
+        parts.append(Hanging(line, 0))
+    return parts
 
 
 def show_kernel_findings(

@@ -15,7 +15,7 @@ from perfcli.model import ABOUT_NAMES, Because, Comparison, Finding, KernelFacts
 from .._rows.kernels import shorten_names
 from .._rows.totals import write_verdict
 from .cures import order_trials, write_assignments, write_costs
-from .finding import _count_others
+from .finding import _count_others, write_cost
 
 STYLES: dict[Outcome, str] = {"worse": "red", "better": "green", "same": "", "unknown": "yellow"}
 LABEL = 8
@@ -65,6 +65,9 @@ class FirstLines:
 
     def _rest(self) -> Iterator[tuple[str, str, Sequence[str]]]:
         comparison, because = self.comparison, self.comparison.because
+        finding = _find_cause(comparison)
+        if finding is not None:
+            yield from self._caused(finding)
         if because is not None:
             yield from self._measured(because)
             if because.sums:
@@ -76,23 +79,21 @@ class FirstLines:
                 yield "though", because.though, ()
         elif comparison.outcome == "same":
             yield from ((*line, ()) for line in _write_sameness(comparison))
-        finding = _find_cause(comparison)
         said = comparison.besides if because or comparison.outcome == "unknown" else ()
         for text in (*said, *_count_others(comparison, finding)):
             yield "besides", text, ()
-        if finding is not None:
-            names = [comparison.head.kernels[n].name for n in finding.kernels]
-            if because is None or because.code != finding.code:  # else it is said
-                text = f"{finding.code} {_write_of_it(finding.headline, self._named())}"
-                yield "cause", text, names
-            cured = _write_cure(finding)
-            if cured:
-                yield "cure", cured, ()
 
-    def _named(self) -> Sequence[str]:
-        """Return the kernel that the first lines name."""
+    def _caused(self, finding: Finding) -> Iterator[tuple[str, str, Sequence[str]]]:
+        """Yield the finding that costs most, and what cures it."""
         because = self.comparison.because
-        return [because.kernel] if because and because.kernel else []
+        names = [self.comparison.head.kernels[n].name for n in finding.kernels]
+        if because is None or because.code != finding.code:  # else it is said
+            cost = write_cost(finding)
+            text = f"{finding.code} {finding.headline}" + (f", costs {cost}" if cost else "")
+            yield "cause", text, names
+        cured = _write_cure(finding)
+        if cured:
+            yield "cure", cured, ()
 
     @staticmethod
     def _measured(because: Because) -> Iterator[tuple[str, str, Sequence[str]]]:
@@ -146,14 +147,6 @@ def _list_toggled(comparison: Comparison) -> list[str]:
     return [name for name in sorted({**base, **head}) if base.get(name) != head.get(name)]
 
 
-def _write_of_it(headline: str, names: Sequence[str]) -> str:
-    """Return a headline about the kernel that the line above names."""
-    for name in names:
-        if headline.startswith(f"{name} "):
-            return f"it {headline.removeprefix(name).lstrip()}"
-    return headline
-
-
 def _list_kernels(kernels: Sequence[KernelFacts]) -> tuple[str, Sequence[str]]:
     shown = kernels[:MOST_NAMES]
     parts = [f"{k.name}{_write_loads(k)}" for k in shown]
@@ -167,17 +160,22 @@ def _write_loads(kernel: KernelFacts) -> str:
 
 
 def _find_cause(comparison: Comparison) -> Finding | None:
-    """Return the finding that decided; else the first new or worse one of the kernels that are to
-    blame, where it got worse, that is no consequence of another: they come gravest first, but what
-    the base's own setting would cure comes before them."""
+    """Return the finding that decided; else the new or worse one that costs most of the step,
+    whichever kernels it is about. Of those that cost about as much it is one about the kernels to
+    blame that is no consequence of another, best one that the base's own setting would cure. Where
+    no cost is known it is the gravest about the kernels to blame."""
     because = comparison.because
     if because is None or comparison.outcome not in ("worse", "unknown"):
         return None
     every = [f for f in comparison.findings if f.came_with_head]
     came = [f for f in every if f.code not in ABOUT_NAMES]
-    decided = [f for f in came if f.code == because.code]
+    decided = next((f for f in came if f.code == because.code), None)
+    most = max((_count_cost(f) for f in came), default=0.0)
+    if decided is None and most > LEAST_SHARE:
+        dear = [f for f in came if _count_cost(f) >= ABOUT_AS_MUCH * most]
+        return min(dear, key=lambda f: _rank(f, comparison))
     if decided or because.group is None:
-        return next(iter(decided), None)
+        return decided
     blamed = set(comparison.groups[because.group].match.head)
     found = [finding for finding in came if blamed.intersection(finding.kernels)]
     if len(came) < len(every) and comparison.groups[because.group].match.relation == "new":
@@ -186,6 +184,28 @@ def _find_cause(comparison: Comparison) -> Finding | None:
     codes = {finding.code for finding in found}
     found.sort(key=lambda finding: not _by_what_was_set(finding, comparison))  # stable
     return next((f for f in found if f.explained_by not in codes), found[0] if found else None)
+
+
+LEAST_SHARE = 0.005
+"""Of the step: what costs less is no cause by its cost."""
+ABOUT_AS_MUCH = 0.5
+"""The part of the highest cost from which on costs can't be told apart."""
+
+
+def _count_cost(finding: Finding) -> float:
+    """Return the share of the step that a finding costs; 0 where it is not known."""
+    return (finding.cost.share if finding.cost else None) or 0.0
+
+
+def _rank(finding: Finding, comparison: Comparison) -> tuple[bool, bool, bool, float]:
+    group = comparison.because.group if comparison.because else None
+    blamed = () if group is None else comparison.groups[group].match.head
+    return (
+        bool(blamed) and set(blamed).isdisjoint(finding.kernels),
+        bool(finding.explained_by),
+        not _by_what_was_set(finding, comparison),
+        -_count_cost(finding),
+    )
 
 
 def _by_what_was_set(finding: Finding, comparison: Comparison) -> bool:
