@@ -39,8 +39,8 @@ from perfcli.rules._evidence.splits import KERNEL_SECONDS, Split, find_splits
 from perfcli.rules._evidence.whole_reads import (
     ANY_REDUCTION,
     LOOPED,
+    chunk_shape,
     reduced_elements,
-    row_stride,
     rows_of,
     whole_reads,
 )
@@ -221,7 +221,9 @@ def _cost_of_split(run: Run, split: Split) -> Cost | None:
     first, second = run.kernels[split.first], run.kernels[split.second].step_seconds
     if second is None or first.expected is None or first.expected.work is None:
         return None
-    along = all(row_stride(first, buffer) is not None for buffer in whole_reads(first))
+    along = all(
+        chunk_shape(first, buffer, split.rows) for buffer in whole_reads(first, ANY_REDUCTION)
+    )
     blocks = split.rows if along else split.rows / _COLUMNS
     whole = {split.first: (spread(min(1.0, blocks / first.expected.work.blocks)),)}
     return estimate_saving(run, whole, -second)

@@ -89,7 +89,9 @@ class FirstLines:
         names = [self.comparison.head.kernels[n].name for n in finding.kernels]
         if because is None or because.code != finding.code:  # else it is said
             cost = write_cost(finding)
-            text = f"{finding.code} {finding.headline}" + (f", costs {cost}" if cost else "")
+            above = because.kernel if because and not because.share else ""
+            text = f"{finding.code} {_write_of_it(finding.headline, above)}"
+            text += f", costs {cost}" if cost else ""
             yield "cause", text, names
         cured = _write_cure(finding)
         if cured:
@@ -147,6 +149,14 @@ def _list_toggled(comparison: Comparison) -> list[str]:
     return [name for name in sorted({**base, **head}) if base.get(name) != head.get(name)]
 
 
+def _write_of_it(headline: str, name: str) -> str:
+    """Return a headline about the kernel that the line above names; as it is where that names
+    none."""
+    if name and headline.startswith(f"{name} "):
+        return f"it {headline.removeprefix(name).lstrip()}"
+    return headline
+
+
 def _list_kernels(kernels: Sequence[KernelFacts]) -> tuple[str, Sequence[str]]:
     shown = kernels[:MOST_NAMES]
     parts = [f"{k.name}{_write_loads(k)}" for k in shown]
@@ -174,8 +184,11 @@ def _find_cause(comparison: Comparison) -> Finding | None:
     if decided is None and most > LEAST_SHARE:
         dear = [f for f in came if _count_cost(f) >= ABOUT_AS_MUCH * most]
         return min(dear, key=lambda f: _rank(f, comparison))
-    if decided or because.group is None:
+    if decided is not None:
         return decided
+    if because.group is None:  # nothing is sure: what only the two sides together show may be it
+        grave = (f for f in came if not f.appearance and f.severity != "info" and not f.doubt)
+        return next(grave, None) if comparison.outcome == "unknown" else None
     blamed = set(comparison.groups[because.group].match.head)
     found = [finding for finding in came if blamed.intersection(finding.kernels)]
     if len(came) < len(every) and comparison.groups[because.group].match.relation == "new":

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from golden import PLACES, check, screen, shown
 from handmade import ENVIRONMENT, kernel, run
+from perfcli.reports._screen.finding import write_cost
 
 from perfcli.diff.compare import compare
 from perfcli.diff.metrics import _change
@@ -21,6 +22,7 @@ from perfcli.model import (
     BreakPlace,
     Candidate,
     Comparison,
+    Cost,
     Cure,
     ExternCall,
     Finding,
@@ -381,13 +383,15 @@ def test_the_first_lines_name_the_kernels_the_cause_and_the_cure() -> None:
         "WORSE  spilled words 0 → 92: "
         "triton_red_fused__to_copy_a…e_layer_norm_backward_sum_4 fuses 3 kernels"
     )
-    assert lines[1] == "sum     3 kernels, 14 loads → 1 kernel, 17 loads, +92 spilled words"
-    assert lines[2].startswith("from    triton_red_fused…to_copy_mul_sum_4 (6 loads), ")
-    assert lines[-4:] == [
-        "also    bytes moved +1.5 GB (+125 %)",
-        "besides 1 finding fixed (PC103)",
+    assert lines[1:4] == [
         "cause   PC103 it fuses 17 reads",
         "cure    triton.mix_order_reduction_max_reads=10",
+        "sum     3 kernels, 14 loads → 1 kernel, 17 loads, +92 spilled words",
+    ]
+    assert lines[4].startswith("from    triton_red_fused…to_copy_mul_sum_4 (6 loads), ")
+    assert lines[-2:] == [
+        "also    bytes moved +1.5 GB (+125 %)",
+        "besides 1 finding fixed (PC103)",
     ]
     assert len(lines) <= 8
 
@@ -427,9 +431,9 @@ def test_a_warning_that_decided_is_said_once_with_its_kernel_and_cure() -> None:
     lines = first_lines(conclude(replace(compare(base, head), findings=(new,))))
     assert lines == [
         "UNSURE  bytes moved 6 kB → 1.5 kB (−75 %), but PC205: both is slow",
+        "cure    a=1",
         "sum     2 kernels, 4 loads → 1 kernel, 2 loads, −4.5 kB bytes moved",
         "from    long_name_1 (2 loads), b (2 loads)",
-        "cure    a=1",
     ]
 
 
@@ -446,7 +450,7 @@ def test_a_cure_that_was_tried(outcome: TrialOutcome, says: str) -> None:
     moved = _change("bytes_moved", 2e9, 3e9)
     trial = Trial(Cure({"a": False}), outcome, changes=(moved,))
     finding = blamed(appearance="new", trials=(trial,))
-    assert first_lines(replace(worse(), findings=(finding,)))[-1] == says
+    assert first_lines(replace(worse(), findings=(finding,)))[2] == says
 
 
 def test_the_cause_is_what_was_set_though_another_is_graver() -> None:
@@ -457,11 +461,39 @@ def test_the_cause_is_what_was_set_though_another_is_graver() -> None:
     reads = Finding("PC203", "info", f"{name} reads it 3 times", (0,), appearance="worse")
     pair = (graver, replace(reads, cures=cures))
     comparison = replace(worse(), findings=pair)
-    assert first_lines(comparison)[-1].startswith("cause   PC204")
+    assert first_lines(comparison)[1].startswith("cause   PC204")
     base = replace(comparison.base, settings={"online_softmax": True})
     head = replace(comparison.head, settings={"online_softmax": False})
     lines = first_lines(replace(comparison, base=base, head=head))
-    assert lines[-2:] == ["cause   PC203 it reads it 3 times", "cure    online_softmax=true"]
+    assert lines[1:3] == ["cause   PC203 it reads it 3 times", "cure    online_softmax=true"]
+
+
+def costing(finding: Finding, share: float) -> Finding:
+    return replace(finding, cost=Cost(share * 1e-3, 0.0, share * 2e-3, share))
+
+
+def test_the_cause_is_what_costs_most_whichever_kernel_it_is_about() -> None:
+    """Another kernel's finding before that of the kernel to blame; what costs as much, not."""
+    elsewhere = Finding("PC210", "warning", "other is idle", (1,), appearance="new")
+    here = blamed(appearance="new")
+
+    def cause(*found: Finding) -> list[str]:
+        return first_lines(replace(worse(), findings=found))[1:2]
+
+    found = (costing(here, 0.02), costing(elsewhere, 0.3))
+    assert cause(*found) == ["cause   PC210 other is idle, costs 300 µs of a step (30 %)"]
+    assert cause(here, found[1]) == cause(*found)
+    assert cause(found[1], costing(here, 0.2))[0].startswith("cause   PC103 it fuses 17 reads")
+    assert cause(here, costing(elsewhere, 0.004)) == ["cause   PC103 it fuses 17 reads"]
+    assert cause(here, replace(found[1], appearance="same")) == cause(here)
+
+
+def test_a_cost_that_can_not_be_excluded_is_said() -> None:
+    unsure = Finding("PC401", "warning", "dropped", (0,), cost=Cost(0.0, -1e-6, 2e-6, 0.0))
+    assert write_cost(unsure) == "up to 2 µs of a step"
+    assert write_cost(replace(unsure, cost=Cost(-1e-5, -2e-5, -5e-6, -0.1))) == ""
+    assert write_cost(replace(unsure, cost=Cost(1e-9, 0.0, 2e-9, 0.0))) == ""
+    assert write_cost(replace(unsure, cost=None)) == ""
 
 
 def test_the_cause_is_no_consequence_however_grave() -> None:
@@ -470,11 +502,11 @@ def test_the_cause_is_no_consequence_however_grave() -> None:
     cause = replace(blamed(), severity="warning")
     found = tuple(replace(finding, appearance="new") for finding in (spills, cause))
     lines = first_lines(replace(worse(), findings=found))
-    assert lines[-1] == "cause   PC103 it fuses 17 reads"
+    assert lines[1] == "cause   PC103 it fuses 17 reads"
     alone = first_lines(replace(worse(), findings=found[:1]))
-    assert alone[-1] == "cause   PC101 it spills"
+    assert alone[1] == "cause   PC101 it spills"
     of_both = first_lines(replace(worse(), findings=(replace(cause, appearance=""),)))
-    assert of_both[-1] == "cause   PC103 it fuses 17 reads"
+    assert of_both[1] == "cause   PC103 it fuses 17 reads"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160, 300])
