@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from golden import PLACES, check, screen, shown
 from handmade import ENVIRONMENT, kernel, run
-from perfcli.reports._screen.finding import write_cost
 
 from perfcli.diff.compare import compare
 from perfcli.diff.metrics import _change
@@ -488,12 +487,21 @@ def test_the_cause_is_what_costs_most_whichever_kernel_it_is_about() -> None:
     assert cause(here, replace(found[1], appearance="same")) == cause(here)
 
 
-def test_a_cost_that_can_not_be_excluded_is_said() -> None:
-    unsure = Finding("PC401", "warning", "dropped", (0,), cost=Cost(0.0, -1e-6, 2e-6, 0.0))
-    assert write_cost(unsure) == "up to 2 µs of a step"
-    assert write_cost(replace(unsure, cost=Cost(-1e-5, -2e-5, -5e-6, -0.1))) == ""
-    assert write_cost(replace(unsure, cost=Cost(1e-9, 0.0, 2e-9, 0.0))) == ""
-    assert write_cost(replace(unsure, cost=None)) == ""
+@pytest.mark.parametrize(
+    ("cost", "says"),
+    [
+        (Cost(0.0, -1e-6, 2e-6, 0.0), "dropped, costs up to 2 µs of a step"),
+        (Cost(3e-6, 1e-6, 9e-6, 0.125), "dropped, costs 3 µs of a step (12 %)"),
+        (Cost(3e-6, 1e-6, 9e-6), "dropped, costs 3 µs of a step"),
+        (Cost(-1e-5, -2e-5, -5e-6, -0.1), "dropped"),
+        (Cost(1e-9, 0.0, 2e-9, 0.0), "dropped"),
+        (None, "dropped"),
+    ],
+)
+def test_what_a_finding_costs(cost: Cost | None, says: str) -> None:
+    finding = Finding("PC401", "warning", "dropped", (0,), cost=cost)
+    text = shown(screen().explanation(worse().head, [finding]))
+    assert f"warning PC401  {says}\n" in text
 
 
 def test_the_cause_is_no_consequence_however_grave() -> None:
