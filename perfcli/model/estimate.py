@@ -101,6 +101,8 @@ class MemoryAccess:
     """Whether its address depends on loaded data, which is taken to be in order."""
     known: bool = True
     """Whether its address could be computed; where not, its counts say nothing."""
+    lines: float = 0.0
+    """Lines of 128 bytes that each request touches, added over requests."""
 
     @property
     def waste(self) -> float | None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from perfcli.model import Cost, Run
+from perfcli.model import Cost, LaunchWork, Run
 from perfcli.predict.calibration import Calibration, calibration_for
 from perfcli.predict.reuse import find_cold_shares
 from perfcli.predict.step import _DOUBTFUL, _list_timed
@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # it needs numpy, which takes a tenth of a second
     Edit = Callable[[Demand], None]
     """Changes what a launch asks for, in place."""
 
+Rework = Callable[[LaunchWork], LaunchWork]
+"""Makes of what a launch configuration does what it would do without the fault."""
+
 
 _SPREAD = 0.7
 """How far what a cure gains is from what a finding was estimated to cost, as |log ratio|, in eight
@@ -29,13 +32,17 @@ of ten cases."""
 
 
 def estimate_saving(
-    run: Run, edits: Mapping[int, Sequence[Edit]], added: float = 0.0
+    run: Run,
+    edits: Mapping[int, Sequence[Edit]],
+    added: float = 0.0,
+    rework: Rework | None = None,
 ) -> Cost | None:
     """Return what a step saves if these kernels (indices into ``Run.kernels``) asked for what the
     edits make of their demands, or None where one of them has no estimate that its work explains.
 
     Every launch configuration is edited that the autotuner would time, and the fastest counts.
     ``added``: seconds of each step that the change costs elsewhere, such as further launches.
+    ``rework`` comes before the edits, where the fault is told by what a configuration does.
     """
     calibration = calibration_for(run.target) if run.target else None
     if calibration is None or not run.weighed:
@@ -44,7 +51,7 @@ def estimate_saving(
     after = added
     for number, each in edits.items():
         kernel = run.kernels[number]
-        seconds = _estimate_edited(run, number, each, calibration)
+        seconds = _estimate_edited(run, number, each, calibration, rework)
         if seconds is None:
             return None
         finishing = kernel.estimate.finishing if kernel.estimate else 0.0
@@ -99,7 +106,9 @@ def _share(run: Run, seconds: float) -> float | None:
     return seconds / total if total else None
 
 
-def _estimate_edited(run: Run, number: int, edits: Sequence[Edit], by: Calibration) -> float | None:
+def _estimate_edited(
+    run: Run, number: int, edits: Sequence[Edit], by: Calibration, rework: Rework | None
+) -> float | None:
     """Return the seconds of one launch of what the fastest configuration becomes."""
     from perfcli.predict.launch import bounds, combine, demand_of
 
@@ -112,7 +121,8 @@ def _estimate_edited(run: Run, number: int, edits: Sequence[Edit], by: Calibrati
         if candidate.work is None or candidate.work.retries:
             continue
         cold = _find_cold(run, by)[number]
-        demand = demand_of(candidate.work, candidate, kernel.buffers, target.sm_count, cold)
+        work = rework(candidate.work) if rework else candidate.work
+        demand = demand_of(work, candidate, kernel.buffers, target.sm_count, cold)
         for edit in edits:
             edit(demand)
         limits = bounds(demand, by.constants, target.sm_count, by.clock_mhz)

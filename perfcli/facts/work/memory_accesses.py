@@ -57,6 +57,7 @@ class _Sums:
     apart: int
     requests: float = 0.0
     sectors: float = 0.0
+    lines: float = 0.0
     needed: float = 0.0
     touched: float = 0.0
     used: float = 0.0
@@ -77,6 +78,7 @@ class MemoryAccesses:
         weight = event.weight * share
         sums.requests += counts.requests * weight
         sums.sectors += counts.sectors * weight
+        sums.lines += counts.lines * weight
         sums.needed += counts.needed * weight
         sums.touched += float(np.mean([len(s) for s in counts.sector_sets])) * weight
         sums.used += counts.distinct_bytes / SECTOR_BYTES * weight
@@ -113,6 +115,7 @@ def _finish(
         event.mask is not None and not bool(np.all(event.mask)),
         sums.indirect,
         sums.known,
+        sums.lines,
     )
 
 
