@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 from handmade import candidate, kernel, run
+from handmade_estimate import work
 
-from perfcli.model import Buffer, Bundle, GraphFacts
+from perfcli.model import Buffer, Bundle, GraphFacts, LaunchWork, MemoryAccess
 from perfcli.storing import runfile
 from perfcli.storing.runfile import MOST, _impossible
 
@@ -26,6 +27,12 @@ def with_kernel(**facts: Any) -> dict[str, Any]:
 
 def buffer(stride: int) -> Buffer:
     return Buffer("x", "x", "input", "float32", (2,), (stride,), 8)
+
+
+def backwards() -> LaunchWork:
+    """Neighbouring threads read the bytes before their own."""
+    access = MemoryAccess("load", "x", 1, 4, 1.0, 1.0, 1.0, 1.0, 1.0, -4, {"x": -4}, "x")
+    return replace(work(), accesses=(access,))
 
 
 def graph(**more: Any) -> dict[str, Any]:
@@ -62,6 +69,7 @@ def test_the_first_number_that_can_not_be_is_named(facts: dict[str, Any], said: 
         with_kernel(buffers=(buffer(-MOST),)),
         with_kernel(sizes={"x": -1}),
         with_kernel(candidates=(candidate(config={"X": -1}),)),
+        with_kernel(candidates=(candidate(work=backwards()),)),
     ],
 )
 def test_numbers_at_the_bounds_can_be(facts: dict[str, Any]) -> None:
