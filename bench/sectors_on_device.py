@@ -15,6 +15,7 @@ Ends with 1 where fewer than 95 % of the other accesses are within 5 %.
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib.util
 import json
 import os
@@ -194,13 +195,17 @@ def _load(chosen: _Chosen, folder: Path) -> Any:
     tuner = next(
         value for value in vars(module).values() if type(value).__name__.endswith("Autotuner")
     )
-    wanted = [config for config in tuner.configs if _is_same(config, candidate)][:1]
-    tuner.configs = wanted or tuner.configs
+    wanted = [config for config in tuner.configs if _is_same(config, candidate)]
+    if not wanted:  # one that Inductor adds when it has seen the others' registers
+        wanted = [copy.copy(tuner.configs[0])]
+        wanted[0].kwargs = dict(candidate.config)
+        wanted[0].num_warps, wanted[0].num_stages = candidate.num_warps, candidate.num_stages
+    tuner.configs = wanted[:1]
     tuner.precompile()
     # It may have added configurations of its own, and would time them all.
     tuner.launchers = [each for each in tuner.launchers if _is_same(each.config, candidate)][:1]
     if not tuner.launchers:
-        raise LookupError(f"none of its configurations is {dict(candidate.config)}")
+        raise LookupError(f"none of its launchers has {dict(candidate.config)}")
     return tuner
 
 
