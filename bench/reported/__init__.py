@@ -45,7 +45,7 @@ class Side:
     dynamic: bool = False
     torch: str = ""
     """The release that it needs, ``2.11``; empty: the one that perfcli runs with."""
-    vary: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    vary: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Sizes that the compiled function is called with, one after the other, by parameter."""
 
 

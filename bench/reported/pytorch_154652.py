@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from typing import Any
+
+from reported import Reported, Side
+
+CASE = Reported(
+    issue="pytorch/pytorch#154652",
+    kind="compile time",
+    title="every pair of the many kernels that read one buffer is tried as a fusion",
+    said="compile time quadratic in the number of nodes; mended by trying at most 64 neighbours "
+    "(#154688), 2025-05",
+    rebuilt="pattern",
+    seen="the same kernels on both sides; the bad one tries all pairs",
+    bad=Side("readers", options={"max_fusion_buffer_group_pairwise_attempts": 100000}),
+    good=Side("readers"),
+    codes=frozenset({"PC604"}),
+    cause=(r"compil(e|ed|ing|ation)( time)? (in|from|took|grew)", r"compile time"),
+    cure=(r"pairwise_attempts", r"fewer", r"split"),
+    metric="compile time",
+)
+
+
+def readers(count: int = 400) -> Any:
+    import torch
+
+    def scale(x: torch.Tensor, *parts: torch.Tensor) -> list[torch.Tensor]:
+        return [part * x[0] for part in parts]
+
+    parts = tuple(torch.randn(8 + 8 * number) for number in range(count))
+    return scale, (torch.randn(1), *parts)
