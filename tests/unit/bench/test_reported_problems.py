@@ -66,7 +66,6 @@ def test_a_case_is_named_by_its_issue_and_has_a_twin(name: str) -> None:
     assert case.bad != case.good
     assert all(re.fullmatch(r"PC\d{3}", code) for code in case.codes)
     assert case.codes and case.cause and case.cure and case.said and case.seen
-    assert not case.codes & case.true_of_good.keys()
     for pattern in (*case.cause, *case.cure):
         re.compile(pattern)
 
