@@ -25,11 +25,12 @@ def embed(batch: int = 4, width: int = 256, on_cpu: bool = True) -> Any:
 
     import torch
 
-    def model(time: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def model(time: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
         device = "cpu" if on_cpu else time.device
         steps = torch.arange(width // 2, dtype=torch.float32, device=device)
         frequencies = torch.exp(-math.log(10000) * steps / (width // 2))
         angles = time[:, None] * frequencies.to(time.device)
-        return torch.nn.functional.silu(torch.cat([angles.cos(), angles.sin()], -1) @ weight)
+        embedded = torch.cat([angles.cos(), angles.sin()], -1) @ weight
+        return torch.nn.functional.silu(embedded), frequencies
 
     return model, (torch.randn(batch), torch.randn(width, 1024))

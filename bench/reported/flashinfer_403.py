@@ -29,16 +29,20 @@ def rotate(tokens: int = 4, heads: int = 4, in_place: bool = True) -> Any:
         return query * 2
 
     if in_place:
-        torch.library.custom_op("reported::rotate_", mutates_args=("query",))(change)
+        torch.library.custom_op(
+            "reported::turn", change, mutates_args=("query",), schema="(Tensor(a!) query) -> ()"
+        )
     else:
-        made = torch.library.custom_op("reported::rotate", mutates_args=())(make)
+        made = torch.library.custom_op(
+            "reported::turn", make, mutates_args=(), schema="(Tensor query) -> Tensor"
+        )
         made.register_fake(torch.empty_like)
 
     def model(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
         if in_place:
-            torch.ops.reported.rotate_(query)
+            torch.ops.reported.turn(query)
             return query + key
-        return torch.ops.reported.rotate(query) + key
+        return torch.ops.reported.turn(query) + key
 
     inputs = (torch.randn(tokens, heads, 128, dtype=torch.bfloat16) for _ in range(2))
     return model, tuple(inputs)

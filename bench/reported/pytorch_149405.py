@@ -11,8 +11,18 @@ CASE = Reported(
     said="recompiled because L['y'] == 1.5 failed, even with dynamic=True; torch 2.5, 2025-03",
     rebuilt="published",
     seen="a constant in the kernel; the good twin loads the factor",
-    bad=Side("scale", params={"as_tensor": False}, vary={"factor": (1.5, 2.5, 3.5, 4.5)}),
-    good=Side("scale", params={"as_tensor": True}, vary={"factor": (1.5, 2.5, 3.5, 4.5)}),
+    bad=Side(
+        "scale",
+        params={"as_tensor": False},
+        options={"dynamo.specialize_float": True},
+        vary={"factor": (1.5, 2.5, 3.5, 4.5)},
+    ),
+    good=Side(
+        "scale",
+        params={"as_tensor": True},
+        options={"dynamo.specialize_float": True},
+        vary={"factor": (1.5, 2.5, 3.5, 4.5)},
+    ),
     codes=frozenset({"PC603"}),
     cause=(r"recompil", r"compil(ed|ations?).*(again|times|guard)"),
     cure=(r"tensor", r"dynamic", r"specialize_float"),
@@ -20,7 +30,7 @@ CASE = Reported(
 )
 
 
-def scale(rows: int = 65536, factor: float = 1.5, as_tensor: bool = False) -> Any:
+def scale(rows: int = 67108864, factor: float = 1.5, as_tensor: bool = False) -> Any:
     import torch
 
     def model(x: torch.Tensor, factor: Any) -> torch.Tensor:

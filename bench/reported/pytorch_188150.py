@@ -27,7 +27,7 @@ CASE = Reported(
 )
 
 
-def norm(batch: int = 8, length: int = 100, width: int = 1024) -> Any:
+def norm(batch: int = 64, length: int = 100, width: int = 4096) -> Any:
     import torch
     from torch.nn import functional
 

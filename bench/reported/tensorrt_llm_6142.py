@@ -24,7 +24,7 @@ CASE = Reported(
 )
 
 
-def decode(batch: int = 1, columns: int = 1024) -> Any:
+def decode(batch: int = 1, length: int = 8192, columns: int = 4096) -> Any:
     import torch
     from torch.nn import functional
 
@@ -33,4 +33,4 @@ def decode(batch: int = 1, columns: int = 1024) -> Any:
     def model(x: torch.Tensor) -> torch.Tensor:
         return functional.silu(functional.rms_norm(x, (columns,), weight, 1e-6))
 
-    return model, (torch.randn(batch, columns),)
+    return model, (torch.randn(batch, length, columns),)

@@ -27,7 +27,7 @@ CASE = Reported(
 )
 
 
-def norm(rows: int = 4096, columns: int = 64, parameter: bool = True) -> Any:
+def norm(rows: int = 1048576, columns: int = 64, parameter: bool = True) -> Any:
     import torch
     from torch.nn import functional
 
