@@ -62,6 +62,11 @@ def from_to(base: float | None, head: float | None) -> str:
     return f"{number if theirs.endswith(f' {unit}') else ours} → {theirs}"
 
 
+def flops(value: float | None) -> str:
+    """Write ``137 GFLOP``."""
+    return _scaled(value, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"), 1000)
+
+
 def rate(bytes_per_second: float | None) -> str:
     """Return ``2.41 TB/s``."""
     return NOT_KNOWN if bytes_per_second is None else f"{size(bytes_per_second)}/s"
@@ -168,6 +173,7 @@ _METRICS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "peak_allocated_bytes": ("peak allocated", size),
     "peak_reserved_bytes": ("peak reserved", size),
     "compile_seconds": ("compiled in", seconds),
+    "compile_cpu_seconds": ("compile time", seconds),
 }
 
 

@@ -23,7 +23,7 @@ from .json import render
 # History of the schema; it grows when a field changes its meaning or goes.
 # 1  first version
 FORMAT = 1
-_OF_ONE_RUN = ("id", "created", "compile_seconds", "notes")
+_OF_ONE_RUN = ("id", "created", "compile_seconds", "compile_cpu_seconds", "notes")
 
 
 def _render(judgement: Judgement) -> str:
@@ -107,7 +107,7 @@ def _describe_comparison(comparison: Comparison, root: str) -> dict[str, Any]:
     """Return the comparison as ``compare`` writes it, without what differs from one compilation to
     the next."""
     document: dict[str, Any] = json.loads(render(comparison))
-    del document["perfcli"], document["format"]
+    del document["perfcli"], document["format"], document["compiled"]
     document["reason"] = strip_root(document["reason"], root)
     for side, run in (("base", comparison.base), ("head", comparison.head)):
         document[side] = _describe_run(document[side], run)

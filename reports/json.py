@@ -267,6 +267,7 @@ def render(comparison: Comparison) -> str:
         "findings": [_describe_finding(finding) for finding in comparison.findings],
         "timing": _describe_timing(comparison.timing) if comparison.timing else None,
         "estimate": _describe_estimates(comparison.estimate) if comparison.estimate else None,
+        "compiled": _describe_change(comparison.compiled) if comparison.compiled else None,
     }
     if comparison.beside is not None:
         document["beside"] = _describe_beside(comparison, comparison.beside)
@@ -295,6 +296,7 @@ def _describe_run(run: Run) -> dict[str, Any]:
         "graph_breaks": dict(run.graph_breaks),
         "externs": [{"op": e.op, "graph": e.graph, "count": e.count} for e in run.externs],
         "compile_seconds": dict(run.compile_seconds),
+        "compile_cpu_seconds": run.compile_work.cpu_seconds if run.compile_work else None,
         "notes": list(run.notes),
     }
 

@@ -27,7 +27,21 @@ class Processor:
         """Return the work since that moment."""
         taken = time.process_time() - self.cpu_seconds
         speed = (self.yardstick_seconds + _time_loop()) / 2
-        return CompileWork(round(taken, 4), round(speed, 6), nodes)
+        return CompileWork(round(taken, 4), round(speed, 6), nodes, _read_parts())
+
+
+_MOST_PARTS = 16
+
+
+def _read_parts() -> dict[str, float]:
+    """Return what torch timed since it was last reset (``compilation_time_metrics``, torch 2.11 to
+    2.13); nothing where it times nothing of that name."""
+    import torch._dynamo.utils as dynamo
+
+    times = getattr(dynamo, "compilation_time_metrics", {})
+    summed = {str(name): round(sum(each), 3) for name, each in times.items() if each}
+    longest = sorted(summed, key=lambda name: -summed[name])[:_MOST_PARTS]
+    return {name: summed[name] for name in longest}
 
 
 def read_processor() -> Processor:

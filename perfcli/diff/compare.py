@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from perfcli import units
+from perfcli.diff.compile_time import compare_compile_times
 from perfcli.diff.match import match
 from perfcli.diff.metrics import changes, totals
 from perfcli.diff.verdict.conclude import conclude
@@ -48,6 +49,7 @@ def gather_evidence(base: Run, head: Run, allow: Collection[str] = ()) -> Compar
         _group_kernels(base, head),
         differences=(*_describe_allowed(base, head), *_differences(base, head)),
         besides=_find_besides(base, head),
+        compiled=compare_compile_times(base, head),
     )
     return _add_estimate(counted)
 

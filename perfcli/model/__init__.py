@@ -20,7 +20,6 @@ from perfcli.model.comparison import (
     WrongResults,
 )
 from perfcli.model.compilation import (
-    YARDSTICK_SECONDS,
     Compilation,
     CompileWork,
     GraphObstacle,
@@ -151,7 +150,6 @@ __all__ = [
     "PATCHED",
     "PRECISE",
     "TOO_SLOW",
-    "YARDSTICK_SECONDS",
     "Access",
     "Allowance",
     "Appearance",

@@ -187,6 +187,9 @@ class Comparison:
     """The times, where both sides were measured together."""
     estimate: EstimatedChange | None = None
     """The estimated times, where both sides were compiled for a GPU."""
+    compiled: Change | None = None
+    """The processor time of compiling, judged beyond its noise; None where a side does not know
+    it."""
     wrong: WrongResults | None = None
     """Set where both sides were to be measured and one of them computes something else."""
     beside: Beside | None = None

@@ -65,15 +65,8 @@ class CompileWork:
     """Processor time that a fixed loop took before and after it: how fast the processor was."""
     nodes: int = 0
     """FX nodes of all graphs."""
-
-    @property
-    def steady_seconds(self) -> float:
-        """Return the processor time on a machine of a fixed speed."""
-        return self.cpu_seconds * YARDSTICK_SECONDS / self.yardstick_seconds
-
-
-YARDSTICK_SECONDS = 0.0125
-"""What the fixed loop takes on the machine that times are converted to."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Seconds on the wall of the parts that torch itself times, the longest first; they overlap."""
 
 
 @dataclass(frozen=True, slots=True)

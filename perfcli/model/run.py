@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perfcli.model.compilation import CompileWork, GraphObstacle, Recompilations
-from perfcli.model.estimate import OperatorWork, TimeEstimate
+from perfcli.model.estimate import HostEstimate, OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.observed import Observed
 from perfcli.model.values import BlobId, Device, Mode, OptionValue, Scalar
@@ -159,6 +159,8 @@ class Run:
     """How often Dynamo compiled and why; None where that is not known."""
     compile_work: CompileWork | None = None
     """What compiling took; None in runs of earlier versions."""
+    host: HostEstimate | None = None
+    """How long the host is busy with a step; derived whenever a run is shown."""
     observed: Observed | None = None
     """What a profiler's trace says of it, where one was imported."""
 

@@ -217,7 +217,9 @@ def with_estimates(run: Run, step: StepEstimate | None) -> Run:
     kernels = tuple(replace(kernel, estimate=estimate) for kernel, estimate in pairs)
     calls = zip(run.externs, step.externs, strict=True)
     externs = tuple(replace(extern, estimate=estimate) for extern, estimate in calls)
-    return replace(run, kernels=kernels, externs=externs, estimated_with=step.constants)
+    return replace(
+        run, kernels=kernels, externs=externs, estimated_with=step.constants, host=step.host
+    )
 
 
 def _why_not(kernel: KernelFacts) -> str:

@@ -292,12 +292,14 @@ MOST = 2**64
 # Texts and digests follow a quotation mark, so hardly anything else than a number matches.
 _UNUSUAL = re.compile(rb"[:,\[]\s*(?:-|\d{17}|[\d.]+[eE]\+?\d)")
 _COUNTED = ("target", "kernels", "launches", "graphs", "externs", "graph_breaks",
-            "compile_seconds", "counters", "threads")  # fmt: skip
+            "compile_seconds", "counters", "threads",
+            "recompilations", "compile_work")  # fmt: skip
 # A memory layout may run backwards, and so may threads over it; a configuration's values are
 # whatever Triton takes, and an operator's arguments whatever it takes (``dim=-1``); torch 2.11
 # counts live memory from where a graph begins, and what it then frees of its inputs is less than
-# nothing.
-_SIGNED = {"stride", "config", "shape", "sizes", "arguments", "live_bytes", "apart", "steps"}
+# nothing; a model's parameters may be anything.
+_SIGNED = {"stride", "config", "shape", "sizes", "arguments", "live_bytes", "apart", "steps",
+           "params", "first_params"}  # fmt: skip
 
 
 def _impossible(run: Run, raw: bytes) -> str:

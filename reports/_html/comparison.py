@@ -10,6 +10,7 @@ from perfcli.model import Comparison, Run
 
 from .._rows.findings import FindingRow, count_on_both_sides, list_gone, list_new
 from .._rows.groups import count_unchanged, count_unprovenanced
+from .._rows.step import list_step_changes, list_step_lines
 from .._rows.timing import (
     TimeRow,
     list_estimated,
@@ -69,6 +70,7 @@ class ComparisonView:
     beside: tuple[BesideRow, ...]
     beside_lines: tuple[str, ...]
     breaks: tuple[str, ...]
+    step: tuple[tuple[str, str], ...]
     table: PageTable
     ends: tuple[str, ...]
     flows: tuple[Flow, ...]
@@ -104,6 +106,7 @@ def _comparison_view(
         beside=tuple(list_beside(beside)) if beside else (),
         beside_lines=_beside_lines(comparison),
         breaks=tuple(list_changed_breaks(comparison)),
+        step=tuple(list_step_changes(comparison)),
         table=_kernel_table(comparison, check),
         ends=tuple(line for line in ends if line),
         flows=tuple(_flows(comparison, check)),
@@ -141,6 +144,7 @@ def _run_view(comparison: Comparison, check: int, root: str, texts: PageTexts) -
         sides=(("run", write_variant(run)),),
         lines=(),
         breaks=tuple(list_breaks(run)),
+        step=tuple(list_step_lines(run)),
         ends=(ends,) if ends else (),
         memories=tuple(replace(memory, curves=memory.curves[-1:]) for memory in view.memories),
         pages=tuple(replace(page, headline="", note="", matched="") for page in view.pages),

@@ -20,6 +20,7 @@ from .._rows.judgement import (
 )
 from .._rows.kernels import choose_columns, shorten, write_kernel
 from .._rows.places import parse_place
+from .._rows.step import list_step_lines
 from .._rows.totals import (
     explain_emptiness,
     list_breaks,
@@ -58,6 +59,8 @@ def _write_alone(comparison: Comparison, rank: int, root: str) -> list[Section]:
     opening += f"{_quote_prose(_shorten(write_variant(run), MOST_TEXT))}\n\n"
     opening += f"{_quote_prose(sum_up(run, comparison.findings))}.\n\n"
     opening += "".join(f"- graph break: {_quote_prose(line)}\n" for line in list_breaks(run))
+    lines = list_step_lines(run)
+    opening += "".join(f"- {label}: {_quote_prose(text)}\n" for label, text in lines)
     opening += "".join(f"- note: {_quote_prose(note)}\n" for note in run.notes)
     rows = [(row.title, row.head) for row in list_totals(comparison)]
     return [

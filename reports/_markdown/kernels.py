@@ -15,6 +15,7 @@ from .._rows.groups import (
     write_group,
 )
 from .._rows.kernels import Column, KernelRow, choose_columns, shorten
+from .._rows.step import list_step_changes
 from .._rows.timing import (
     ESTIMATED_COLUMNS,
     TIME_TITLES,
@@ -185,9 +186,9 @@ def _write_beside(comparison: Comparison, rank: int) -> list[Section]:
 
 
 def _write_breaks(comparison: Comparison) -> str:
-    return "".join(
-        f"- graph breaks: {_quote_prose(line)}\n" for line in list_changed_breaks(comparison)
-    )
+    breaks = [f"graph breaks: {line}" for line in list_changed_breaks(comparison)]
+    lines = [f"{label}: {text}" for label, text in list_step_changes(comparison)]
+    return "".join(f"- {_quote_prose(line)}\n" for line in (*breaks, *lines))
 
 
 def _open_details(title: str) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Beside, BreakPlace, Change, Comparison, Outcome, Run, Totals, Variant
 
+from .step import write_places
+
 VERDICTS: Mapping[Outcome, str] = {
     "worse": "WORSE",
     "better": "BETTER",
@@ -51,6 +53,7 @@ def list_totals(comparison: Comparison) -> list[TotalRow]:
     rows = [
         _write_total(c) for c in comparison.totals if c.delta != 0 or c.metric not in _SECONDARY
     ]
+    rows += [_write_total(comparison.compiled)] if comparison.compiled else []
     moved = next((_read_numbers(row) for row in rows if row.metric == "bytes_moved"), None)
     return [row for row in rows if row.metric != "bytes_swept" or _read_numbers(row) != moved]
 
@@ -153,28 +156,36 @@ def write_question(run: Run) -> str:
 
 def explain_breaks(run: Run) -> list[tuple[str, tuple[BreakPlace, ...]]]:
     """Return why Dynamo gave up and at which lines, the most frequent reason first: ``12 ×
-    Unsupported method call``."""
+    Unsupported method call``; then what it left whole functions alone for."""
     ordered = sorted(run.graph_breaks.items(), key=lambda item: -item[1])
+    left = [reason for reason in run.break_places if reason not in run.graph_breaks]
     return [
         (
             units.printable(f"{units.count(number)} × {reason}"),
             tuple(run.break_places.get(reason, ())),
         )
         for reason, number in ordered
+    ] + [
+        (units.printable(f"a function left to run eagerly: {reason}"), run.break_places[reason])
+        for reason in left
     ]
 
 
 def list_breaks(run: Run) -> list[str]:
-    """Return why Dynamo gave up, the most frequent reason first."""
-    return [text for text, _ in explain_breaks(run)]
+    """Return why Dynamo gave up and where, the most frequent reason first."""
+    return [f"{text}{write_places(places)}" for text, places in explain_breaks(run)]
 
 
 def list_changed_breaks(comparison: Comparison) -> list[str]:
-    """Return the reasons that Dynamo gave up more or less often for: ``0 → 12 × Unsupported
-    method``."""
+    """Return the reasons that Dynamo gave up more or less often for, and where: ``0 → 12 ×
+    Unsupported method at model.py:7  x.foo()``."""
     base, head = comparison.base.graph_breaks, comparison.head.graph_breaks
+    places = {**comparison.base.break_places, **comparison.head.break_places}
     return [
-        units.printable(f"{base.get(reason, 0)} → {head.get(reason, 0)} × {reason}")
+        units.printable(
+            f"{base.get(reason, 0)} → {head.get(reason, 0)} × {reason}"
+            f"{write_places(places.get(reason, ()))}"
+        )
         for reason in {**base, **head}
         if base.get(reason) != head.get(reason)
     ]
@@ -195,8 +206,8 @@ def explain_emptiness(run: Run) -> str:
     if calls.total():
         listed = ", ".join(f"{units.count(number)} × {op}" for op, number in calls.most_common())
         why.append(units.printable(f"only library operators ({listed})"))
-    breaks = list_breaks(run)
-    if breaks:
+    breaks = [text for text, _ in explain_breaks(run)]
+    if run.graph_breaks:
         more = f" (and {units.plural(len(breaks) - 1, 'other reason')})" if breaks[1:] else ""
         why.append(f"graph breaks: {breaks[0]}{more}")
     else:

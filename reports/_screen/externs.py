@@ -6,6 +6,7 @@ They are in none of the numbers of generated kernels, though they may take most 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -13,6 +14,7 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Comparison, Run
 
+from .._rows.step import list_step_changes, list_step_lines
 from .tables import Hanging, start_table
 
 MOST_OPERATORS = 10
@@ -38,12 +40,14 @@ def _list_externs(run: Run) -> list[RenderableType]:
         cells = (units.count(number), *(times if seconds else ()), operator, ", ".join(graphs))
         table.add_row(*(Text(units.printable(cell)) for cell in cells))
     parts: list[RenderableType] = [Text(""), table]
+    work = [text for label, text in list_step_lines(run) if label == "operators"]
     if len(calls) > MOST_OPERATORS:
         rest = sum(n for _, n in ordered[MOST_OPERATORS:])
         more = units.plural(len(calls) - MOST_OPERATORS, "more operator")
         parts.append(Text(f"… and {more} with {units.plural(rest, 'call')}", style="dim"))
     said = "numbers of generated kernels leave these calls out"
-    return [*parts, Text(said, style="dim")]
+    together = [Text(f"together {text}", style="dim") for text in work]
+    return [*parts, *together, Text(said, style="dim")]
 
 
 def _sum_seconds(run: Run) -> dict[str, float]:
@@ -68,13 +72,18 @@ def _compare_externs(comparison: Comparison) -> list[RenderableType]:
     base, head = _count_calls(comparison.base), _count_calls(comparison.head)
     operators = list({**head, **base})
     if not operators:
-        return []
+        return _draw_lines(list_step_changes(comparison))
     operators.sort(key=lambda operator: (base[operator] == head[operator], -head[operator]))
     shown = [_write_calls(each, base, head) for each in operators[:MOST_OPERATORS]]
     left = len(operators) - len(shown)
     shown += [f"and {left} more"] if left else []
     text = f"extern operators, not counted above: {', '.join(shown)}"
-    return [Hanging(Text(text, style="dim"))]
+    lines = list_step_changes(comparison)
+    return [Hanging(Text(text, style="dim")), *_draw_lines(lines)]
+
+
+def _draw_lines(lines: Sequence[tuple[str, str]]) -> list[RenderableType]:
+    return [Hanging(Text(f"{label}: {text}", style="dim")) for label, text in lines]
 
 
 def _write_calls(operator: str, base: Counter[str], head: Counter[str]) -> str:

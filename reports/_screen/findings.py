@@ -13,6 +13,7 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, KernelFacts, Proposal, Run
 
 from .._rows.kernels import shorten, write_bounds, write_share
+from .._rows.step import list_step_lines
 from .._rows.totals import explain_emptiness, write_question, write_variant
 from .cures import write_assignments
 from .externs import _list_externs
@@ -80,6 +81,7 @@ def show_explanation(
     parts: list[RenderableType] = [summary]
     parts += [Text(nothing, style="bold yellow")] if nothing and findings else []
     parts += [Text(write_question(run)), Text(write_variant(run)), *_draw_observed(run)]
+    parts += [Text(f"{label}: {text}", style="dim") for label, text in list_step_lines(run)]
     said = _Said()
     for block in group_blocks(findings):
         parts += [Text(""), *(Full(each, run, said.before(each.finding)) for each in block)]

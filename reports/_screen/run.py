@@ -23,6 +23,7 @@ from .._rows.kernels import (
     write_kernel,
     write_share,
 )
+from .._rows.step import MOST_PLACES, list_step_lines
 from .._rows.totals import explain_breaks, explain_emptiness, write_question, write_variant
 from .externs import _list_externs
 from .kernel import shorten_location
@@ -31,7 +32,6 @@ from .timing import _draw_observed
 
 SORTED_BY = "bytes"
 """Where no times are estimated."""
-MOST_PLACES = 3
 EXPECTED = "spills and registers are those of the launch configuration that is expected to win"
 
 
@@ -99,6 +99,7 @@ def _draw_head(run: Run) -> list[RenderableType]:
         Text(write_question(run)),
         Text(write_variant(run) + (f" · compiled in {units.seconds(seconds)}" if seconds else "")),
         *_draw_observed(run),
+        *(Text(f"{label}: {text}", style="dim") for label, text in list_step_lines(run)),
         *_draw_breaks(run),
         *(Text(note, style="yellow") for note in notes),
         Text(""),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from perfcli.diff.compile_time import decides_alone
 from perfcli.diff.metrics import DECIDING, is_trifling
 from perfcli.model import (
     OUTCOME_OF,
@@ -92,6 +93,28 @@ class _Ruling:
 
 def _decide(comparison: Comparison) -> _Ruling:
     """Return what the strongest evidence of a comparison says."""
+    return _add_compiling(_decide_step(comparison), comparison)
+
+
+def _add_compiling(ruling: _Ruling, comparison: Comparison) -> _Ruling:
+    """Return the ruling with what compiling takes, where that changed gravely: worse if nothing
+    else changed, else beside what decided."""
+    compiled = comparison.compiled
+    if compiled is None or not decides_alone(compiled):
+        return ruling
+    statement = _Statement(compiled, compiled.outcome)
+    if isinstance(ruling.evidence, _Weighed):
+        weighed = ruling.evidence
+        if ruling.outcome != "same" or compiled.outcome != "worse":
+            return replace(ruling, evidence=replace(weighed, others=(*weighed.others, statement)))
+        return _Ruling("worse", _Weighed("worse", statement, (weighed.decided, *weighed.others)))
+    if ruling.outcome == "same" and compiled.outcome == "worse":
+        return _Ruling("worse", _Weighed("worse", statement))
+    return ruling
+
+
+def _decide_step(comparison: Comparison) -> _Ruling:
+    """Return what the strongest evidence says of the step."""
     if comparison.wrong is not None:
         return _judge_wrong_results(comparison, comparison.wrong)
     if comparison.timing is not None:

@@ -1,0 +1,137 @@
+"""Writes what a step is made of beside its generated kernels: library operators, the host, and how
+often it was compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import BreakPlace, Comparison, Run
+
+from .._screen.kernel import shorten_location
+
+
+@dataclass(frozen=True, slots=True)
+class _Operators:
+    """Holds all calls of library operators in a step."""
+
+    calls: int
+    flops: float
+    moved: float
+    counted: int
+    """Calls whose work is known: the sums are of these."""
+    seconds: float | None
+    """By estimate, where every call has one."""
+
+
+def _sum_operators(run: Run) -> _Operators:
+    calls = sum(extern.count for extern in run.externs)
+    works = [(call.count, call.work) for extern in run.externs for call in extern.calls]
+    known = [(count, work) for count, work in works if work is not None]
+    estimates = [extern.estimate for extern in run.externs]
+    timed = [extern.count * extern.estimate.seconds for extern in run.externs if extern.estimate]
+    return _Operators(
+        calls,
+        sum(count * work.flops for count, work in known),
+        sum(count * (work.read + work.written) for count, work in known),
+        sum(count for count, _ in known),
+        sum(timed) if timed and None not in estimates else None,
+    )
+
+
+def _write_operators(sides: Sequence[_Operators]) -> str:
+    """Return ``2 calls, 137 GFLOP, 52.4 MB, 215 µs by estimate``, or each with an arrow between two
+    sides; what is not known is left out, and said."""
+    first, last = sides[0], sides[-1]
+    texts = [_join((units.count(first.calls), units.count(last.calls))) + " calls"]
+    if first.counted or last.counted:
+        flops = tuple(units.flops(side.flops) for side in sides)
+        texts += [_join(flops)] if any(side.flops for side in sides) else []
+        texts.append(_join(tuple(units.size(round(side.moved)) for side in sides)))
+    if all(side.seconds is not None or not side.calls for side in sides):
+        texts.append(_join(tuple(units.seconds(side.seconds or 0.0) for side in sides)))
+        texts[-1] += " by estimate"
+    missing = max(side.calls - side.counted for side in sides)
+    if missing and last.calls:
+        texts.append(f"the work of {missing} is not known")
+    return ", ".join(texts)
+
+
+def _join(texts: Sequence[str]) -> str:
+    return " → ".join(dict.fromkeys(texts))
+
+
+def list_step_lines(run: Run) -> list[tuple[str, str]]:
+    """Return the label and text of each line about a run's step."""
+    lines = []
+    operators = _sum_operators(run)
+    if operators.calls and (operators.counted or operators.seconds is not None):
+        lines.append(("operators", _write_operators([operators])))
+    timed = [kernel.step_seconds for kernel in run.kernels if kernel.launches]
+    kernels = [seconds for seconds in timed if seconds is not None]
+    if operators.seconds is not None and kernels and len(kernels) == len(timed):
+        whole = units.seconds(sum(kernels) + operators.seconds)
+        lines.append(("step", f"{whole} by estimate, kernels and operators together"))
+    lines += _list_host(run)
+    return [(label, units.printable(text)) for label, text in (*lines, *_list_compiling(run))]
+
+
+def _list_host(run: Run) -> Iterator[tuple[str, str]]:
+    host = run.host
+    if host is None:
+        return
+    between = f"{units.seconds(host.low)} to {units.seconds(host.high)}"
+    what = "CUDA graphs replayed" if host.replayed else "launched one by one"
+    launches = units.plural(host.launches, "launch", "launches")
+    yield "host", f"{launches}, about {units.seconds(host.seconds)} ({between}), {what}"
+
+
+def _list_compiling(run: Run) -> Iterator[tuple[str, str]]:
+    if run.compile_work is not None:
+        work = run.compile_work
+        nodes = units.plural(work.nodes, "FX node")
+        yield "compiling", f"{units.seconds(work.cpu_seconds)} of processor time for {nodes}"
+    found = run.recompilations
+    if found is not None and found.varied:
+        names = ", ".join(found.first_params)
+        counts = [
+            f"{' '.join(map(str, call.params.values()))}: "
+            + ("dynamic, " if call.dynamic else "")
+            + units.plural(len(call.compilations), "compilation")
+            for call in found.varied
+        ]
+        own = " ".join(map(str, found.first_params.values()))
+        first = units.plural(len(found.first), "compilation")
+        yield "vary", f"{names} = {own}: {first}; {'; '.join(counts)}"
+
+
+def list_step_changes(comparison: Comparison) -> list[tuple[str, str]]:
+    """Return the label and text of each line about the steps of two runs."""
+    base, head = comparison.base, comparison.head
+    lines = []
+    sides = [_sum_operators(run) for run in (base, head)]
+    if any(side.counted or side.seconds is not None for side in sides):
+        lines.append(("operators", _write_operators(sides)))
+    estimate = comparison.estimate
+    hosts = (base.host, head.host)
+    if estimate is not None and estimate.head.waits_for_host and hosts[0] and hosts[1]:
+        launches = _join(tuple(units.count(host.launches) for host in hosts if host))
+        times = units.from_to(hosts[0].seconds, hosts[1].seconds)
+        device = units.from_to(estimate.base.seconds, estimate.head.seconds)
+        lines.append(("host", f"{launches} launches, {times}; the device {device}: it waits"))
+    for side, run in (("base", base), ("head", head)):
+        varied = (text for label, text in _list_compiling(run) if label == "vary")
+        lines += [(f"{side} vary", text) for text in varied]
+    return [(label, units.printable(text)) for label, text in lines]
+
+
+MOST_PLACES = 3
+
+
+def write_places(places: Sequence[BreakPlace]) -> str:
+    """Return `` at …/bs/model.py:21  return torch.unique(x)``, and how many more lines there are;
+    empty where none is known."""
+    shown = [f"{shorten_location(p.location)}  {p.code}".rstrip() for p in places[:MOST_PLACES]]
+    more = [f"{len(places) - MOST_PLACES} more"] if len(places) > MOST_PLACES else []
+    return f" at {'; '.join([*shown, *more])}" if shown else ""
