@@ -1,5 +1,7 @@
 """Do the cures that findings propose help on a real GPU? Times pairs of variants, interleaved, and
-prints a table: ``python bench/cures_on_device.py --out FILE --page FILE``.
+prints a table: ``python bench/cures_on_device.py --out FILE --page FILE``. With ``--costs FILE``,
+which ``costed.py`` wrote, it times what findings cost instead: each case as it is and with its
+cure, beside the cost that was estimated.
 
 Each case compiles its variants for real in this process and alternates them in random order, round
 by round, with a flushed L2; it prints the median of the step's device time (CUDA events), the
@@ -12,14 +14,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import random
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cures_cases import CASES, LIMIT, Case, Side
+from cures_cases import CASES, Case, Side
 
 ROUNDS = 30
 SEED = 20261121
@@ -92,11 +96,8 @@ def chosen(side: Side) -> Iterator[None]:
     import torch._inductor.config as inductor
     from torch._inductor.runtime import triton_heuristics
 
-    options = dict(side.options)
-    limit = options.pop(LIMIT, None)
-    if limit is not None and LIMIT in inductor._config:
-        options[LIMIT] = limit
-        limit = None
+    options = {n: value for n, value in side.options.items() if n in inductor._config}
+    patches = {n: value for n, value in side.options.items() if n not in options}
     original = triton_heuristics.CachingAutotuner.__init__
 
     def init(self: Any, fn: Any, *args: Any, **kwargs: Any) -> None:
@@ -110,25 +111,23 @@ def chosen(side: Side) -> Iterator[None]:
     triton_heuristics.CachingAutotuner.__init__ = init
     inductor.force_disable_caches = True
     try:
-        with inductor.patch(options), limited(limit):
+        with inductor.patch(options), patched(patches):
             yield
     finally:
         triton_heuristics.CachingAutotuner.__init__ = original
 
 
 @contextlib.contextmanager
-def limited(limit: int | None) -> Iterator[None]:
-    """The read limit on a torch that has none."""
-    if limit is None:
-        yield
-        return
+def patched(patches: Mapping[str, Any]) -> Iterator[None]:
+    """perfcli's patches, and options that this torch lacks."""
     from perfcli.compile.patches import installed
 
-    undo = installed.install(LIMIT, limit)
+    undo = [installed.install(name, value) for name, value in patches.items()]
     try:
         yield
     finally:
-        undo()
+        for each in reversed(undo):
+            each()
 
 
 def measure(ready: Sequence[Ready], rounds: int) -> None:
@@ -211,10 +210,117 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+# --- costs ------------------------------------------------------------------------------------
+
+STEPS = 4
+"""Steps of a turn, under the profiler."""
+LEAST_SECONDS = 2e-6
+"""A gain below this can't be told from none."""
+
+
+def time_costs(entries: Sequence[dict[str, Any]], rounds: int, limit: float) -> None:
+    """Add to each entry the seconds of device time as it is, cured, and their difference."""
+    import torch
+    import torch._dynamo
+
+    began = time.monotonic()
+    flush = torch.zeros(256 << 20, dtype=torch.int8, device="cuda")
+    for entry in entries:
+        if time.monotonic() - began > limit:
+            entry["error"] = "no time was left"
+            continue
+        dynamic = entry["dynamic"]
+        case = Case("", entry["scenario"], (), entry["params"])
+        options = entry["options"]
+        sides = (
+            Side("as it is", options=options, dynamic=dynamic),
+            Side("cured", options={**options, **entry["cure"]}, dynamic=dynamic),
+        )
+        try:
+            ready = [prepare(case, side) for side in sides]
+            for _ in range(rounds):
+                for one in random.sample(ready, len(ready)):
+                    one.seconds.append(time_on_device(one.step, flush))
+            before, after = (statistics.median(one.seconds) for one in ready)
+            entry.update(before=before, after=after, gain=before - after)
+            entry["spread"] = [statistics.pstdev(one.seconds) for one in ready]
+        except Exception as error:  # one case must not lose the others
+            entry["error"] = f"{type(error).__name__}: {error}"[:500]
+        print(write_entry(entry), flush=True)
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+
+
+def time_on_device(step: Callable[[], None], flush: Any) -> float:
+    """Return the seconds of all kernels of a step, with nothing in the L2 cache before it."""
+    import torch
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(STEPS):
+            flush.bitwise_not_()
+            step()
+        torch.cuda.synchronize()
+    micros = sum(
+        event.self_device_time_total
+        for event in profiler.key_averages()
+        if event.device_type == DeviceType.CUDA and "bitwise_not" not in event.key
+    )
+    return float(micros) / STEPS / 1e6
+
+
+def write_entry(entry: Mapping[str, Any]) -> str:
+    given = " ".join(f"{n}={v}" for n, v in {**entry["params"], **entry["options"]}.items())
+    cure = " ".join(f"{name}={value}" for name, value in entry["cure"].items())
+    name = f"{entry['scenario'].rpartition(':')[2]} {given} | {'+'.join(entry['codes'])} {cure}"
+    if "gain" not in entry:
+        return f"{name} | {entry['error']}"
+    compiled = entry.get("compiled")
+    numbers = (entry["before"], entry["cost"], compiled, entry["gain"])
+    return " | ".join((name, *("–" if n is None else f"{n * 1e6:.1f} µs" for n in numbers)))
+
+
+def sum_up_costs(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how often costs have the sign of the measured gain, and how far they are off."""
+    found: dict[str, Any] = {}
+    measured = [e for e in entries if "gain" in e]
+    for name in ("cost", "compiled"):
+        known = [(e[name], e["gain"], e) for e in measured if e.get(name) is not None]
+        telling = [(cost, gain, e) for cost, gain, e in known if abs(gain) >= LEAST_SECONDS]
+        right = [abs(cost - gain) / abs(gain) for cost, gain, _ in telling if cost * gain > 0]
+        logs = [math.log(gain / cost) for cost, gain, _ in telling if cost * gain > 0]
+        inside = [e["low"] <= e["gain"] <= e["high"] for _, _, e in known]
+        found[name] = {
+            "measured": len(known),
+            "beyond 2 µs": len(telling),
+            "right sign": len(right),
+            "median error": statistics.median(right) if right else None,
+            "median |log|": statistics.median(map(abs, logs)) if logs else None,
+            "q80 |log|": sorted(map(abs, logs))[int(0.8 * (len(logs) - 1))] if logs else None,
+            **({"inside interval": sum(inside)} if name == "cost" else {}),
+        }
+    return found
+
+
+def run_costs(arguments: argparse.Namespace, device: str) -> int:
+    entries = json.loads(arguments.costs.read_text())
+    entries = [e for e in entries if arguments.only in e["scenario"]]
+    print("case | finding, cure | step | cost | compiled | measured gain")
+    time_costs(entries, arguments.rounds, arguments.limit)
+    summary = sum_up_costs(entries)
+    told = {"device": device, "summary": summary, "entries": entries}
+    arguments.out.write_text(json.dumps(told, indent=1))
+    print(json.dumps(summary, indent=1))
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--out", type=Path, required=True, help="all numbers, JSON")
-    parser.add_argument("--page", type=Path, required=True, help="the table, Markdown")
+    parser.add_argument("--page", type=Path, help="the table, Markdown")
+    parser.add_argument("--costs", type=Path, help="what costed.py wrote: time it instead")
+    parser.add_argument("--limit", type=float, default=200, help="seconds for --costs")
     parser.add_argument("--only", default="", help="rules or scenarios that hold this text")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     arguments = parser.parse_args()
@@ -223,6 +329,8 @@ def main() -> int:
 
     rows: list[dict[str, Any]] = []
     device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    if arguments.costs:
+        return run_costs(arguments, device)
     for case in CASES:
         if arguments.only not in f"{case.rule} {case.scenario}":
             continue
@@ -235,8 +343,9 @@ def main() -> int:
         torch._dynamo.reset()
         torch.cuda.empty_cache()
         arguments.out.write_text(json.dumps({"device": device, "rows": rows}, indent=1))
-        arguments.page.write_text(f"{device}\n\n{table(rows)}")
-    print(arguments.page.read_text())
+        if arguments.page:
+            arguments.page.write_text(f"{device}\n\n{table(rows)}")
+    print(table(rows))
     return 0
 
 
