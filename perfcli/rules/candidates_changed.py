@@ -9,7 +9,7 @@ device is not known here, so it is the list that changed, not the winner; runs t
 with a trace know the winner. It is a warning where the
 best binary spills more and over 16 words (fewer cost little, PC101), or at most half as many warps
 are resident, where the kernel is slower by estimate (2 % of the step), and where a configuration
-was dropped that may have won: its estimate is within a quarter of the fastest, and a tenth of the
+was dropped that may have won: its estimate is within a tenth of the fastest, and a tenth of the
 kernel's time would be seen in the step. Otherwise it is worth knowing.
 
 Why it costs: a list without the configuration that used to win is slower with nothing else
@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from perfcli import units
-from perfcli.model import Candidate, Comparison, Finding, KernelFacts, Rule
+from perfcli.model import Candidate, Comparison, Cure, Finding, KernelFacts, Rule
 from perfcli.predict.savings import estimate_loss, estimate_total
 from perfcli.predict.step import LEAST_CHANGE, find_lost
 from perfcli.rules._evidence import launches
@@ -105,28 +105,43 @@ def _finding(comparison: Comparison, lists: Lists, pairs: list[tuple[int, int]])
     what = "machine code from equal source"
     if any(lists):
         what = "launch configurations " + ("ran" if _ran(comparison) else "to choose from")
+    said = _say_dropped(f"{where}{others}", lost) if lost else f"other {what}: {where}{others}"
     return Finding(
         code=RULE.code,
         severity="warning" if worse or slower or (lost and _matters(comparison, pairs)) else "info",
-        headline=f"other {what}: {where}{others}"
-        + (f", the best of {units.count(len(worse))} got worse" if worse else ""),
+        headline=said + (f", the best of {units.count(len(worse))} got worse" if worse else ""),
         kernels=tuple(head for _, head in pairs),
         evidence=(
             *_list_changes(lists),
-            *_say_lost(lost),
             *(_best(*pair) for pair in shown[:SHOWN]),
         ),
         advice=_advice(comparison, lists),
+        cures=tuple(_take_back(comparison)) if any(lists) and (slower or lost) else (),
         cost=cost,
         origin=origin_of(shown[0][1]),
         subject="; ".join(_list_changes(lists)),
     )
 
 
-def _say_lost(lost: Sequence[Candidate]) -> Iterator[str]:
-    if lost:
-        named = "; ".join(dict.fromkeys(_config(candidate) for candidate in lost[:SHOWN]))
-        yield f"may have been the fastest, by estimate: {named}"
+def _say_dropped(kernels: str, lost: Sequence[Candidate]) -> str:
+    """Say which launch configuration is missed most: the fastest by estimate, or nearly so."""
+    return f"{kernels} no longer tried with {_config(lost[0])}, perhaps the fastest"
+
+
+_CHOOSING = (
+    "max_autotune",
+    "max_autotune_pointwise",
+    "coordinate_descent_tuning",
+    "triton.multi_kernel",
+)
+"""Options that decide which launch configurations there are."""
+
+
+def _take_back(comparison: Comparison) -> Iterator[Cure]:
+    base, head = comparison.base.settings, comparison.head.settings
+    for name in _CHOOSING:
+        if name in base and name in head and base[name] != head[name]:
+            yield Cure({name: base[name]}, "chooses from the base's list again")
 
 
 def _matters(comparison: Comparison, pairs: Sequence[tuple[int, int]]) -> bool:

@@ -63,6 +63,7 @@ def _finding(run: Run, number: int, again: Again, extra: int) -> Iterator[Findin
     sweeps = max(sweeps for _, sweeps in again)
     loads = sum(b.bytes * n for b, n in again) + (kernel.bytes_read or 0)
     loads -= sum(b.bytes for b, _ in again)
+    cost = estimate_saving(run, {number: (fewer_loads(1 - extra / max(loads, extra, 1)),)})
     yield Finding(
         code=RULE.code,
         severity=severity,
@@ -72,7 +73,7 @@ def _finding(run: Run, number: int, again: Again, extra: int) -> Iterator[Findin
         evidence=(
             *(f"{b.argument} ({units.size(b.bytes)}) is swept {n} times" for b, n in again),
             f"read once, the kernel would move {units.percent(extra / swept)} less"
-            + _in_time(run, extra),
+            + ("" if cost else _in_time(run, extra)),
             *_cached(held, l2),
             *([cause] if cause else []),
         ),
@@ -81,7 +82,7 @@ def _finding(run: Run, number: int, again: Again, extra: int) -> Iterator[Findin
         else "hold the row in registers or shared memory: Inductor has no "
         f"option for rows of {units.count(reduced_elements(kernel))}, a hand-written kernel can",
         cures=cures,
-        cost=estimate_saving(run, {number: (fewer_loads(1 - extra / max(loads, extra, 1)),)}),
+        cost=cost,
         metric="bytes_swept",
         amount=extra * kernel.launches,
         origin=origin_of(kernel),

@@ -16,7 +16,7 @@ from .._screen.cures import (
     write_own_cures,
     write_trial,
 )
-from .._screen.finding import WORDS, Placed, group_blocks
+from .._screen.finding import WORDS, Placed, group_blocks, write_cost
 from .places import Place, parse_place, strip_root
 
 
@@ -82,6 +82,7 @@ def _write_row(placed: Placed, run: Run, root: str, said: set[Hashable]) -> Find
     finding = placed.finding
     origin = finding.origin
     where = parse_place(origin.location, root) if origin else None
+    cost = write_cost(finding)
     repeated = finding.kernels and (finding.kernels, finding.advice) in said
     advice = "" if repeated else finding.advice
     said.add((finding.kernels, finding.advice))
@@ -92,7 +93,7 @@ def _write_row(placed: Placed, run: Run, root: str, said: set[Hashable]) -> Find
     return FindingRow(
         finding=finding,
         label=write_label(finding),
-        headline=_clean(finding.headline, root),
+        headline=_clean(finding.headline, root) + (f", costs {cost}" if cost else ""),
         kernels=_name_kernels(finding, run),
         evidence=tuple(_clean(text, root) for text in finding.evidence),
         hence=tuple(_clean(text, root) for text in hence),

@@ -116,6 +116,8 @@ class OneLine:
 
 LEAST_COST = 5e-8
 """Seconds: a cost below this is not worth a word."""
+LEAST_SAID = 1e-6
+"""Seconds: nor is one below this, of several findings that are only counted."""
 
 
 def write_cost(finding: Finding) -> str:
@@ -273,4 +275,12 @@ def _is_beside(finding: Finding, named: Finding | None) -> bool:
 
 
 def _join_codes(findings: Sequence[Finding]) -> str:
-    return ", ".join(dict.fromkeys(finding.code for finding in findings))
+    """Return ``PC210 1.5 ms, PC101``: the codes, with what the findings cost together."""
+    costs: dict[str, float] = {}
+    for finding in findings:
+        cost = finding.cost.seconds if finding.cost and not finding.explained_by else 0.0
+        costs[finding.code] = costs.get(finding.code, 0.0) + cost
+    return ", ".join(
+        f"{code} {units.seconds(cost)}" if cost >= LEAST_SAID else code
+        for code, cost in costs.items()
+    )

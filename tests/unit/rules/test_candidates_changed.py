@@ -3,10 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from handmade import ENVIRONMENT, kernel, run
+from handmade_estimate import work
 
 from perfcli.diff.compare import compare
-from perfcli.model import Access, Candidate, Finding, KernelFacts, SourceFacts
+from perfcli.model import Access, Candidate, Finding, KernelFacts, Run, SourceFacts
+from perfcli.predict.step import estimate_run
 from perfcli.rules.candidates_changed import RULE
 
 
@@ -108,3 +111,53 @@ def test_what_is_not_known_is_not_compared() -> None:
     unknown = candidate(1, binary_hash=None)
     assert found(offering(candidate(1)), offering(unknown)) == []
     assert found(offering(candidate(1)), offering()) == []
+
+
+def timed(blocks: int, **more: Any) -> Candidate:
+    """A configuration whose work was counted: it moves 32 kB in each block."""
+    return replace(candidate(blocks), work=work(blocks), blocks_per_sm=8, **more)
+
+
+def weigh(*candidates: Candidate, **settings: Any) -> Run:
+    kernels = [offering(*candidates)]
+    return estimate_run(run(kernels, weighed=True, settings=settings))
+
+
+def lost(base: Run, head: Run) -> list[Finding]:
+    return list(RULE.of_comparison(compare(base, head)))
+
+
+def test_the_fastest_was_dropped() -> None:
+    base = weigh(timed(4096), timed(8192), max_autotune=False)
+    head = weigh(timed(8192), max_autotune=True)
+    (finding,) = lost(base, head)
+    assert finding.severity == "warning"
+    assert finding.headline == (
+        "k no longer tried with XBLOCK=4096 4 warps 1 stage, perhaps the fastest"
+    )
+    assert [dict(cure.options) for cure in finding.cures] == [{"max_autotune": False}]
+    (ours,), (theirs,) = base.kernels, head.kernels
+    assert ours.step_seconds is not None and theirs.step_seconds is not None
+    assert finding.cost is not None
+    assert finding.cost.seconds == pytest.approx(theirs.step_seconds - ours.step_seconds)
+
+
+def test_one_that_is_as_fast_by_estimate_may_have_been_the_fastest() -> None:
+    """Nothing changes by estimate, and nobody knows: what was SAME is UNSURE."""
+    base, head = weigh(timed(4096), timed(4100)), weigh(timed(4096))
+    (finding,) = lost(base, head)
+    assert "no longer tried with XBLOCK=4100" in finding.headline
+    assert finding.severity == "warning"
+    assert finding.cost is not None
+    assert finding.cost.seconds == 0
+    assert finding.cost.high > 0
+    assert compare(base, head).outcome == "unknown"
+
+
+def test_one_that_would_never_win_is_not_missed() -> None:
+    base, head = weigh(timed(4096), timed(8192)), weigh(timed(4096))
+    (finding,) = lost(base, head)
+    assert finding.severity == "info"
+    assert finding.headline.startswith("other launch configurations")
+    assert compare(base, head).outcome == "same"
+    assert compare(head, base).outcome == "same"
