@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 cured = compile_run(case, {**case.options, **entry["cure"]}, asked, folder)
                 after = estimate_total(cured)
                 known = before is not None and after is not None
-                entry["compiled"] = before - after if known else None
+                entry["compiled"] = (before or 0.0) - (after or 0.0) if known else None
                 entry["step"] = before
         except RuntimeError as error:
             print(f"{case.scenario}: {error}", file=sys.stderr)
