@@ -5,7 +5,8 @@ of verdicts, one column for each of them, then what was found, one table for eac
         --run "torch 2.11.0, H200" b.json c.json [--page docs/reproduce.md]
 
 Of several files of one run each claim is taken from the one that measured it, else from the first
-that could carry it out.
+that could carry it out. Verdicts are given again from what was found, by the claims and rules of
+today; what is no claim any more is left out.
 """
 
 from __future__ import annotations
@@ -15,10 +16,18 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from perfcli.reproduce.claim import Claim
 from perfcli.reproduce.claims import list_claims
+from perfcli.reproduce.condition import FactMissing
+from perfcli.reproduce.observation import Observation
+from perfcli.reproduce.result import Result, describe
+from perfcli.reproduce.verdict import has_symptom, judge
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
@@ -54,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def gather(files: Iterator[Path]) -> dict[str, ClaimFields]:
     """Return each claim of several documents, the best of each."""
+    known_claims = {claim.name: claim for claim in list_claims()}
     found: dict[str, ClaimFields] = {}
     for file in files:
         document = json.loads(file.read_text(encoding="utf-8"))
@@ -63,7 +73,39 @@ def gather(files: Iterator[Path]) -> dict[str, ClaimFields]:
             known = found.get(claim["name"])
             if known is None or _rank(claim) > _rank(known):
                 found[claim["name"]] = claim
-    return found
+    again = {
+        name: judge_again(known_claims[name], fields)
+        for name, fields in found.items()
+        if name in known_claims
+    }
+    return {name: fields for name, fields in again.items() if fields is not None}
+
+
+def judge_again(claim: Claim, fields: ClaimFields) -> ClaimFields | None:
+    """Return what a claim's fields are by its present conditions; None where these are about a
+    fact that was not looked at."""
+    found = msgspec.convert(fields["found"], Observation)
+    if found.way is not None and claim.symptom and "good" in found.sides:
+        # A cure that is the good side has the symptom where the good side has it.
+        try:
+            symptom = has_symptom(claim, found.sides["good"])
+        except FactMissing:
+            symptom = None
+        good = tuple(text for text in found.way.good.options if text not in found.way.bad.options)
+        cures = (
+            replace(cure, symptom=symptom) if good and cure.options == good else cure
+            for cure in found.cures
+        )
+        found = replace(found, cures=tuple(cures))
+    try:
+        verdict = judge(claim, found)
+    except KeyError:
+        sys.stderr.write(f"{claim.name} on {found.place}, torch {found.torch}: carry it out again\n")
+        return None
+    again: ClaimFields = msgspec.to_builtins(
+        describe(Result(claim, found, verdict, fields["seconds"]))
+    )
+    return again
 
 
 def _rank(claim: ClaimFields) -> int:
