@@ -8,6 +8,7 @@ import resource
 import select
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +92,33 @@ def test_a_worker_whose_parent_is_gone_already_does_nothing() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+
+
+IMPORTING = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import bootstrap
+bootstrap._keep_bytecode()
+import torch
+"""
+
+
+@pytest.mark.parametrize("kept_beside", [False, True])
+def test_bytecode_of_torch_is_kept_where_none_is_written_beside_it(
+    tmp_path: Path, kept_beside: bool
+) -> None:
+    package = tmp_path / "site" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    command = [sys.executable, "-c", IMPORTING]
+    command += [str(tmp_path / "site"), str(BOOTSTRAP.parent), str(BOOTSTRAP.parents[2])]
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    if kept_beside:
+        subprocess.run(command, env=environment, check=True)
+    subprocess.run(command, env=environment | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
+    found = {
+        path.relative_to(tmp_path).parts[0]
+        for path in tmp_path.rglob("__init__.*.pyc")
+        if path.parent.name == "__pycache__" or path.parent.name == "torch"
+    }
+    assert found == ({"site"} if kept_beside else {"cache"})
