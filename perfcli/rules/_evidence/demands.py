@@ -71,6 +71,19 @@ def spread(times: float) -> Edit:
     return edit
 
 
+def coalesced(demand: Demand) -> None:
+    """Have every sector loaded once, in whole lines: a block that takes a few columns loads more
+    than it needs, and with blocks enough for the device it need not."""
+    sectors = demand.read / _SECTOR / demand.blocks
+    demand.requests = min(demand.requests, sectors / _SECTORS_OF_A_LINE)
+    demand.lines = min(demand.lines, sectors / _SECTORS_OF_A_LINE)
+    demand.load_sectors = min(demand.load_sectors, sectors)
+    demand.new_sectors = min(demand.new_sectors, sectors)
+    demand.l2_sectors = min(demand.l2_sectors, sectors)
+
+
+_SECTOR = 32
+_SECTORS_OF_A_LINE = 4
 _OF_A_BLOCK = (
     "requests", "lines", "load_sectors", "new_sectors", "l2_sectors", "issued", "special",
     "conversions", "shared", "shuffles", "local_bytes", "bank_conflicts", "stalls", "rounds",
