@@ -40,7 +40,8 @@ from perfcli import units
 from perfcli.model import Candidate, Cost, Finding, KernelFacts, Rule, Run
 from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence import launches
-from perfcli.rules._evidence.demands import more_resident, without_spills
+from perfcli.rules._evidence.demands import more_moved, more_resident, without_spills
+from perfcli.rules._evidence.splits import KERNEL_SECONDS
 from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.low_occupancy import reachable
 
@@ -85,10 +86,13 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate, reads:
 
 
 def _cost(run: Run, number: int) -> Cost | None:
-    """Return what it would save not to spill, and to have enough in flight. What fusing less adds
-    is not in it: that is for ``--try-fixes`` to tell."""
-    share = reachable(run, run.kernels[number]) or 1.0
-    return estimate_saving(run, {number: (without_spills, more_resident(1 / share))})
+    """Return what it would save not to spill, and to have enough in flight, less what fusing less
+    adds at the least: one tensor passed on between two kernels, and a launch."""
+    kernel = run.kernels[number]
+    share = reachable(run, kernel) or 1.0
+    passed_on = max((buffer.bytes for buffer in kernel.buffers), default=0)
+    edits = (without_spills, more_resident(1 / share), more_moved(passed_on))
+    return estimate_saving(run, {number: edits}, KERNEL_SECONDS * kernel.launches)
 
 
 def _limit(run: Run) -> str:

@@ -122,8 +122,10 @@ LEAST_SAID = 1e-6
 
 def write_cost(finding: Finding) -> str:
     """Return ``1.51 ms of a step (6 %)``, ``up to 900 ns of a step`` where the estimate sees no
-    cost and can't exclude one; empty where it is not known or nothing."""
+    cost and can't exclude one; empty where it is not known or next to nothing."""
     cost = finding.cost
+    if cost is not None and cost.high < 0 and cost.seconds < -LEAST_COST:
+        return "nothing by estimate"
     if cost is None or max(cost.seconds, cost.high) < LEAST_COST or cost.high < -cost.low:
         return ""
     if cost.seconds < LEAST_COST:

@@ -71,6 +71,17 @@ def spread(times: float) -> Edit:
     return edit
 
 
+def more_moved(size: float) -> Edit:
+    """Return an edit that writes and reads so many bytes more: what a fused kernel keeps to
+    itself and two kernels pass on."""
+
+    def edit(demand: Demand) -> None:
+        demand.read += size
+        demand.written += size
+
+    return edit
+
+
 def coalesced(demand: Demand) -> None:
     """Have every sector loaded once, in whole lines: a block that takes a few columns loads more
     than it needs, and with blocks enough for the device it need not."""
