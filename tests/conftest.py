@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import hypothesis
 import pytest
 from once import compute_once, find_run_folder
 from warm import WarmProcess
 
 from perfcli.model import Bundle
 from perfcli.worker.process import ProcessExecutor
+from perfcli.worker.template import TemplateProcess
+
+# How fast a machine makes examples up says nothing about what is tested.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +62,15 @@ def warm_workers(monkeypatch: pytest.MonkeyPatch, warm_process: WarmProcess) -> 
 
     monkeypatch.delenv("PERFCLI_FAKE", raising=False)
     monkeypatch.setattr(ProcessExecutor, "compile", compile_warm)
+
+
+@pytest.fixture
+def one_template(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The commands of a test, all for one device and target, generate code in one process."""
+    template = TemplateProcess(timeout_seconds=300)
+    lent = SimpleNamespace(
+        generate=template.generate, with_binaries=template.with_binaries, close=lambda: None
+    )
+    monkeypatch.setattr("perfcli.worker.template.TemplateProcess", lambda _: lent)
+    yield
+    template.close()

@@ -28,7 +28,11 @@ def interpreted(once: Callable[..., Excesses]) -> Callable[[str, Sequence[Any]],
             input=json.dumps(lines),
             capture_output=True,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(perfcli.__file__).parents[1])},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(perfcli.__file__).parents[1]),
+                "OMP_NUM_THREADS": "1",  # threads wait longer than such tensors take
+            },
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]

@@ -35,7 +35,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def wrong(once: Callable[..., dict[str, str]]) -> Mapping[str, str]:
     """Of each check, what went wrong; empty: nothing."""
-    settings = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    settings = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     return once("operator checks", lambda: checked(**settings))
 
 

@@ -181,12 +181,19 @@ def added_by(made: Made) -> float:
 
 def test_what_fails_in_a_branch_fails_alone(template: TemplateProcess, model: str) -> None:
     variants: list[Options] = [{}, *({"max_fusion_size": n} for n in (3, 4, 5)), {"no_option": 1}]
-    parted, whole = both(template, requests_for(f"{model}:fatal", {}, variants))
+    requests = requests_for(f"{model}:fatal", {}, variants)
+    parted = dict(template.generate(requests, requests[0]))
+    numbers = (0, 1, 3, 4)
+    made = dict(template.generate([requests[number] for number in numbers]))
+    whole = {number: made[place] for place, number in enumerate(numbers)}
     for number in (0, 3):
         assert_same(parted[number], whole[number])
-    for number, kind in ((1, UserCodeFailed), (2, WorkerFailed), (4, CompileFailed)):
+    for number, kind in ((1, UserCodeFailed), (4, CompileFailed)):
         assert isinstance(parted[number], kind)
         assert str(parted[number]) == str(whole[number])
+    # What is killed is tried in a fresh process, whether it branched off or not.
+    assert isinstance(parted[2], WorkerFailed)
+    assert "killed by SIGKILL" in str(parted[2])
 
 
 @pytest.mark.parametrize("fatal", [3, 4])
