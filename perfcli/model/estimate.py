@@ -234,6 +234,12 @@ class HostEstimate:
     high: float
     launches: int
     """Generated kernels and calls of operators per step, each of which it launches."""
+    once: float
+    """What it does once in a step, whatever it launches: it checks guards and enters graphs."""
+    launching: float
+    """The least that its launches alone take."""
+    replay: float
+    """What it takes to replay the graphs of the step as CUDA graphs instead."""
     replayed: bool = False
     """Whether they are recorded as CUDA graphs, so that it launches only these."""
 
@@ -266,10 +272,10 @@ class StepEstimate:
 
     @property
     def waits_for_host(self) -> bool:
-        """Return whether the device waits for its host, however fast the host and however slow the
+        """Return whether the device waits for launches, however fast the host and however slow the
         device may be: where all of the step has an estimate."""
         known = not self.missing and None not in self.externs
-        return known and self.host is not None and self.host.low > self.high
+        return known and self.host is not None and self.host.launching > self.high
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,19 +43,22 @@ def estimate_host_of(run: Run) -> HostEstimate | None:
     if table is None:
         return None
     launches, graphs = count_launches(run), max(len(run.graphs), 1)
-    if is_replayed(run):
-        seconds = graphs * _REPLAY
-        return HostEstimate(seconds, seconds / 2, graphs * (_MOST_GRAPH + _REPLAY), launches, True)
-    low = graphs * _LEAST_GRAPH + launches * _LEAST_LAUNCH
+    replay = graphs * _REPLAY
+    if _is_replayed(run):
+        once = graphs * _GRAPH
+        least, most = graphs * _LEAST_GRAPH, graphs * _MOST_GRAPH
+        return HostEstimate(once + replay, least, most, launches, once, 0.0, replay, replayed=True)
+    launching = launches * _LEAST_LAUNCH
+    low = graphs * _LEAST_GRAPH + launching
     if run.mode == "training":
-        return HostEstimate(table, low, table * _TRAINING_SPREAD, launches)
+        once = estimate_host(0, [], run.target) or 0.0
+        most = table * _TRAINING_SPREAD
+        return HostEstimate(table, low, most, launches, once, launching, replay)
     beyond = _beyond_launches(operators, run.target)
-    return HostEstimate(
-        graphs * _GRAPH + launches * _LAUNCH + beyond,
-        low,
-        graphs * _MOST_GRAPH + launches * _MOST_LAUNCH + beyond,
-        launches,
-    )
+    once = graphs * _GRAPH
+    most = graphs * _MOST_GRAPH + launches * _MOST_LAUNCH + beyond
+    seconds = once + launches * _LAUNCH + beyond
+    return HostEstimate(seconds, low, most, launches, once, launching, replay)
 
 
 def _beyond_launches(operators: list[tuple[str, int]], target: Target) -> float:
@@ -65,7 +68,7 @@ def _beyond_launches(operators: list[tuple[str, int]], target: Target) -> float:
     return max(calls - nothing - sum(count for _, count in operators) * _LAUNCH, 0.0)
 
 
-def is_replayed(run: Run) -> bool:
+def _is_replayed(run: Run) -> bool:
     """Return whether CUDA graphs were asked for and nothing keeps them from being recorded."""
     asked = run.settings.get("triton.cudagraphs") is True
     return asked and run.graph_obstacles == ()

@@ -388,7 +388,7 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     widest = max((each for each in used if each), key=lambda each: each.pair["k80"], default=None)
     half = _half_width(moved, total, widest)
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
-    if ours.waits_for_host and theirs.waits_for_host:
+    if ours.waits_for_host or theirs.waits_for_host:
         least, most = compare_hosts(base, head)
         low, high = min(low, least), max(high, most)
     rough = [

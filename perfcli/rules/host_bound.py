@@ -2,9 +2,9 @@
 
 What it sees: the number of launches of a step, of generated kernels and of library operators, and
 how long the host is busy with them by estimate, against the estimated time of the device. It speaks
-only where the least that a host needs (20 µs for each compiled graph, 5 µs for each launch) is more
-than the most that the device needs: no host is fast enough then. Constants and where they come
-from: docs/time_operators.md, "The host".
+only where the least that a host needs to launch them (5 µs each) is more than the most that the
+device needs to run them, and twice what it takes to replay them: no host is fast enough then.
+Constants and where they come from: docs/time_operators.md, "The host".
 
 Why it costs: the device waits for its next launch, so that faster kernels gain nothing, and a
 kernel that is split in four takes four times as long, whatever it moves.
@@ -32,6 +32,8 @@ def _check(run: Run) -> Iterator[Finding]:
     step = estimate_step(run)
     if step is None or not step.waits_for_host or step.host is None:
         return
+    if step.host.launching < 2 * step.host.replay:
+        return  # a handful of launches: replaying them takes about as long
     yield _write_finding(run, step, step.host)
 
 
@@ -41,25 +43,34 @@ def _write_finding(run: Run, step: StepEstimate, host: HostEstimate) -> Finding:
     calls = host.launches - kernels
     parts = [units.plural(kernels, "of a generated kernel", "of generated kernels")]
     parts += [units.plural(calls, "operator")] if calls > 0 else []
-    lost = host.seconds - step.seconds
+    busy = host.seconds - host.once
     return Finding(
         code=RULE.code,
         severity="warning",
-        headline=f"{launches} keep the host busy for {units.seconds(host.seconds)}, and the device "
-        f"for {units.seconds(step.seconds)}",
+        headline=f"{launches} keep the host busy for {units.seconds(busy)}, and the device for "
+        f"{units.seconds(step.seconds)}",
         evidence=(
             f"launches: {', '.join(parts)}, in {units.plural(len(run.graphs), 'graph')}",
-            f"the host between {units.seconds(host.low)} and {units.seconds(host.high)}, the "
-            f"device at most {units.seconds(step.high)}",
+            f"they take the host {units.seconds(host.launching)} at least, and the device "
+            f"{units.seconds(step.high)} at most",
+            f"besides, guards and entering the graphs take the host {units.seconds(host.once)}",
             *_list_obstacles(run),
         ),
         advice="record CUDA graphs: mode='reduce-overhead'; launch fewer kernels with more work",
         cures=_propose(run),
         metric="launches",
         amount=host.launches,
-        cost=Cost(lost, max(host.low - step.high, 0.0), host.high - step.low, lost / host.seconds),
+        cost=_estimate_cost(step, host),
         subject="host",
     )
+
+
+def _estimate_cost(step: StepEstimate, host: HostEstimate) -> Cost:
+    """Return what CUDA graphs would save: launches, not what the host does once in a step."""
+    replayed = max(host.once + host.replay, step.seconds)
+    saved = host.seconds - replayed
+    low = max(host.launching - max(host.replay, step.high), 0.0)
+    return Cost(saved, min(low, saved), max(host.high - host.once, saved), saved / host.seconds)
 
 
 def _list_obstacles(run: Run) -> Iterator[str]:

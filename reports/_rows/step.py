@@ -95,15 +95,14 @@ def _list_compiling(run: Run) -> Iterator[tuple[str, str]]:
     found = run.recompilations
     if found is not None and found.varied:
         names = ", ".join(found.first_params)
-        counts = [
-            f"{' '.join(map(str, call.params.values()))}: "
-            + ("dynamic, " if call.dynamic else "")
-            + units.plural(len(call.compilations), "compilation")
+        params = [found.first_params, *(call.params for call in found.varied)]
+        values = ", ".join(" ".join(map(str, each.values())) for each in params)
+        counts = [units.count(len(found.first))]
+        counts += [
+            units.count(len(call.compilations)) + " (dynamic)" * call.dynamic
             for call in found.varied
         ]
-        own = " ".join(map(str, found.first_params.values()))
-        first = units.plural(len(found.first), "compilation")
-        yield "vary", f"{names} = {own}: {first}; {'; '.join(counts)}"
+        yield "vary", f"{names} = {values}: compilations {', '.join(counts)}"
 
 
 def list_step_changes(comparison: Comparison) -> list[tuple[str, str]]:

@@ -516,6 +516,13 @@ def _say_why_unsure(estimate: EstimatedChange) -> str:
         if kernels:
             return kernels[0] + (f" (and {len(kernels) - 1} more)" if len(kernels) > 1 else "")
     least = units.percent(LEAST_CHANGE)
+    hosts = [side.host for side in (estimate.base, estimate.head) if side.host is not None]
+    if (estimate.base.waits_for_host or estimate.head.waits_for_host) and len(hosts) == 2:
+        launches = " → ".join(units.count(host.launches) for host in hosts)
+        return (
+            f"launches decide so short a step ({launches}), unless CUDA graphs are recorded: the "
+            "device's time alone does not"
+        )
     return f"the interval includes both no change (less than {least}) and more"
 
 
