@@ -133,6 +133,8 @@ class WarpWork:
     """Those of ``rounds`` for sectors that the block loaded in the same sweep: L1 has them."""
     again_rounds: float = 0.0
     """Those of ``rounds`` for sectors that the block loaded in an earlier sweep."""
+    divided: Mapping[str, float] = field(default_factory=dict)
+    """Those of ``issued`` that divide indices by numbers that are no powers of two."""
 
     @property
     def total(self) -> float:
@@ -157,6 +159,8 @@ class LaunchWork:
     retries: bool = False
     """Whether updates of less than 32 bits are tried again as often as threads meet at one word
     (a loop around compare-and-swap)."""
+    dividing_lines: tuple[int, ...] = ()
+    """The source lines that divide indices by numbers that are no powers of two."""
     accesses: tuple[MemoryAccess, ...] | None = None
     """Each load, store and atomic of the source; None in runs stored before perfcli counted
     them."""

@@ -17,6 +17,7 @@ from perfcli.facts.work.accesses import (
     _count_bank_conflicts,
     count_access,
 )
+from perfcli.facts.work.divisions import find_divisions
 from perfcli.facts.work.memory_accesses import MemoryAccesses
 from perfcli.facts.work.programs import Execution, _sample_programs, run_programs
 from perfcli.facts.work.timeline import Accesses, Known, _Code, _widths_of, trace_warp
@@ -66,7 +67,8 @@ def work_of(
             expected[line] = max(before[0], number[0]), max(before[1], number[1])
     mean = _mean_lines(runs, total)
     counters = {line: counter for run in runs for line, counter in run.counters.items()}
-    warp = trace_warp(code, mean, expected, known, counters)
+    dividing = find_divisions(module)
+    warp = trace_warp(code, mean, expected, known, counters, dividing)
     longest = warp
     if len(runs) > 1:
         most = max(runs, key=lambda run: sum(run.line_runs.values()))
@@ -80,6 +82,7 @@ def work_of(
         any(event.indirect for run in runs for event in run.events),
         any(run.unknown_loops for run in runs),
         _has_retries(code.listing, runs),
+        tuple(sorted(dividing)),
         accesses.sum_up(module.layouts, module.num_warps, axes),
     )
 

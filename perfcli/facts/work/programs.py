@@ -229,7 +229,7 @@ class _Batch:
 
     def _for(self, operation: Operation) -> None:
         head = re.match(
-            r"\s*(?:unsigned )?(%[\w$.]+) = (%[\w$.#]+) to (%[\w$.#]+) step (%[\w$.#]+)",
+            r"\s*(?:unsigned )?(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$.#-]+)",
             operation.text,
         )
         if head is None:
@@ -260,7 +260,7 @@ class _Batch:
     def _while(self, operation: Operation) -> None:
         """Run a loop once, since data decides how often it runs."""
         self._done.unknown_loops = True
-        for name, initial in re.findall(r"(%[\w$.]+) = (%[\w$.#]+)", operation.text):
+        for name, initial in re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", operation.text):
             self._values[name] = self._values.get(initial)
         values: list[Value] = []
         for region in operation.regions:
@@ -283,7 +283,7 @@ class _Batch:
 
     def _carried(self, operation: Operation) -> tuple[list[str], list[Value]]:
         found = re.search(r"iter_args\((.*?)\)\s*(?:->|:|$)", operation.text)
-        pairs = re.findall(r"(%[\w$.]+) = (%[\w$.#]+)", found[1]) if found else []
+        pairs = re.findall(r"(%[\w$.-]+) = (%[\w$.#-]+)", found[1]) if found else []
         return [name for name, _ in pairs], [self._values.get(given) for _, given in pairs]
 
     def _bound(self, name: str) -> int | None:
@@ -343,7 +343,7 @@ class _Batch:
     def copy(self, operation: Operation, values: Sequence[Value]) -> Value:
         """Note a load into shared memory that a pipelined loop begins iterations ahead."""
         pointer = _pointer_of(operation, values)
-        masked = re.search(r" mask (%[\w$.#]+)", operation.text)
+        masked = re.search(r" mask (%[\w$.#-]+)", operation.text)
         mask = self._values.get(masked[1]) if masked else None
         pointers = operation.text.rsplit(" : ", 1)[1].split(" -> ")[0]
         self._memory("load", operation, pointer, mask, pointers)

@@ -17,13 +17,13 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 
 _LOCATION = re.compile(r" loc\((#\w+|unknown)\)\s*$")
-_HEAD = re.compile(r'^(?:(%[\w$.#]+)(?::(\d+))? = )?"?([a-z_]\w*\.[\w.]+)"?(.*)$')
-_VALUE = re.compile(r"%[\w$.]+(?:#\d+)?")
+_HEAD = re.compile(r'^(?:(%[\w$.#-]+)(?::(\d+))? = )?"?([a-z_]\w*\.[\w.]+)"?(.*)$')
+_VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(!tt\.ptr<\w+(?:, \d+)?>|\w+)(?:, (.*))?>\s*$")
 _FUNCTION = re.compile(
     r"tt\.func (?:public |private )?@([\w$.]+)\((.*?)\)(?: -> .*?)?(?: attributes .*)?\s*\{"
 )
-_ARGUMENT = re.compile(r"(%[\w$.]+): (!tt\.ptr<\w+>|\w+)")
+_ARGUMENT = re.compile(r"(%[\w$.-]+): (!tt\.ptr<\w+>|\w+)")
 _LAYOUT = re.compile(r"^(#\w+) = #ttg\.(\w+)<\{(.*)\}>\s*$", re.MULTILINE)
 _STRUCTURED = ("scf.for", "scf.if", "scf.while")
 

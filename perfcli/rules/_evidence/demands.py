@@ -3,7 +3,10 @@ asks ``predict.savings`` what the fault costs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from perfcli.model import LaunchWork, WarpWork
 
 if TYPE_CHECKING:
     from perfcli.predict.launch import Demand
@@ -102,3 +105,14 @@ _OF_A_BLOCK = (
     "warp_store_sectors", "block_store_sectors", "partial", "fragments", "atomic_sectors",
 )  # fmt: skip
 """What a block does less of when another does the rest."""
+
+
+def without_divisions(work: LaunchWork) -> LaunchWork:
+    """Return the work without the instructions that divide indices."""
+    return replace(work, warp=_divide_nothing(work.warp), longest=_divide_nothing(work.longest))
+
+
+def _divide_nothing(warp: WarpWork) -> WarpWork:
+    issued = {pipe: n - warp.divided.get(pipe, 0.0) for pipe, n in warp.issued.items()}
+    kept = sum(issued.values()) / warp.total if warp.total else 1.0
+    return replace(warp, issued=issued, divided={}, stall_cycles=warp.stall_cycles * kept)
