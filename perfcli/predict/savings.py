@@ -36,6 +36,7 @@ def estimate_saving(
     edits: Mapping[int, Sequence[Edit]],
     added: float = 0.0,
     rework: Rework | None = None,
+    unseen: Sequence[Edit] = (),
 ) -> Cost | None:
     """Return what a step saves if these kernels (indices into ``Run.kernels``) asked for what the
     edits make of their demands, or None where one of them has no estimate that its work explains.
@@ -43,6 +44,7 @@ def estimate_saving(
     Every launch configuration is edited that the autotuner would time, and the fastest counts.
     ``added``: seconds of each step that the change costs elsewhere, such as further launches.
     ``rework`` comes before the edits, where the fault is told by what a configuration does.
+    ``unseen`` is what the kernels ask for as they are and their estimates leave out.
     """
     calibration = calibration_for(run.target) if run.target else None
     if calibration is None or not run.weighed:
@@ -56,6 +58,9 @@ def estimate_saving(
             return None
         finishing = kernel.estimate.finishing if kernel.estimate else 0.0
         after += (seconds + finishing) * kernel.launches
+        if unseen and before is not None and kernel.estimate is not None:
+            whole = _estimate_edited(run, number, unseen, calibration, None) or 0.0
+            before += max(0.0, whole - kernel.estimate.seconds) * kernel.launches
     if before is None:
         return None
     saved, times = before - after, _spread_of(run, edits, _SPREAD)

@@ -25,9 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfcli import units
-from perfcli.model import Buffer, Cure, Finding, KernelFacts, Rule, Run, Severity
+from perfcli.model import Buffer, Cost, Cure, Finding, KernelFacts, Rule, Run, Severity
+from perfcli.predict.reuse import share_cold
 from perfcli.predict.savings import estimate_saving
-from perfcli.rules._evidence.demands import fewer_loads
+from perfcli.rules._evidence.demands import fewer_loads, more_read
 from perfcli.rules._evidence.whole_reads import in_flight, reduced_elements, whole_reads
 from perfcli.rules._evidence.words import origin_of
 
@@ -61,9 +62,7 @@ def _finding(run: Run, number: int, again: Again, extra: int) -> Iterator[Findin
         return
     swept = kernel.bytes_swept or 0
     sweeps = max(sweeps for _, sweeps in again)
-    loads = sum(b.bytes * n for b, n in again) + (kernel.bytes_read or 0)
-    loads -= sum(b.bytes for b, _ in again)
-    cost = estimate_saving(run, {number: (fewer_loads(1 - extra / max(loads, extra, 1)),)})
+    cost = _cost(run, number, again, extra, 1 if cures and sweeps > 2 else sweeps)
     yield Finding(
         code=RULE.code,
         severity=severity,
@@ -87,6 +86,19 @@ def _finding(run: Run, number: int, again: Again, extra: int) -> Iterator[Findin
         amount=extra * kernel.launches,
         origin=origin_of(kernel),
     )
+
+
+def _cost(run: Run, number: int, again: Again, extra: int, spared: int) -> Cost | None:
+    """Return what it saves to sweep once less, or once in all where ``spared`` is all sweeps. What
+    the cache lost of the rows comes from memory again, which the kernel's estimate leaves out: it
+    has every byte come from there once."""
+    kernel = run.kernels[number]
+    held = in_flight(run, kernel, sum(buffer.bytes for buffer, _ in again)) or 0
+    lost = share_cold(held, run.target.l2_bytes) if run.target else 0.0
+    spares = sum(buffer.bytes * min(spared, sweeps - 1) for buffer, sweeps in again)
+    loads = sum(buffer.bytes * (sweeps - 1) for buffer, sweeps in again) + (kernel.bytes_read or 0)
+    kept = (fewer_loads(1 - spares / loads), more_read(lost * max(extra - spares, 0)))
+    return estimate_saving(run, {number: kept}, unseen=(more_read(lost * extra),))
 
 
 def _severity(held: int | None, l2: int, cause: str) -> Severity | None:

@@ -85,6 +85,16 @@ def more_moved(size: float) -> Edit:
     return edit
 
 
+def more_read(size: float) -> Edit:
+    """Return an edit that reads so many bytes more from memory."""
+
+    def edit(demand: Demand) -> None:
+        demand.cold = (demand.read * demand.cold + size) / (demand.read + size)
+        demand.read += size
+
+    return edit
+
+
 def coalesced(demand: Demand) -> None:
     """Have every sector loaded once, in whole lines: a block that takes a few columns loads more
     than it needs, and with blocks enough for the device it need not."""
