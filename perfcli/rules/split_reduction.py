@@ -47,8 +47,8 @@ NOTICEABLE = 1.1
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Holds seconds of a step for the kernels that share a reduction's FX nodes: estimated where
-    the cost is known, else lower bounds."""
+    """Holds seconds of a step: estimated, of what was matched with the kernels that reduce, where
+    the cost is known; else lower bounds of the kernels that share their FX nodes."""
 
     before: float
     after: float
@@ -58,7 +58,7 @@ class _Times:
 def _check(comparison: Comparison) -> Iterator[Finding]:
     base, head = comparison.base, comparison.head
     for split, number, ours, theirs in _one_sided(base, head):
-        times = _estimate(base, ours, head, theirs) or _bound(
+        times = _estimate(comparison, (split.first, split.second), (number,)) or _bound(
             _in_two_stages(base, ours, theirs),
             _in_one_stage(head, number, theirs),
             head.kernels[number].launches,
@@ -66,7 +66,7 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
         if times and times.after >= NOTICEABLE * times.before:
             yield _finding(head, (number,), split, times, _split_on(head))
     for split, number, theirs, ours in _one_sided(head, base):
-        times = _estimate(base, ours, head, theirs) or _bound(
+        times = _estimate(comparison, (number,), (split.first, split.second)) or _bound(
             _in_one_stage(base, number, ours),
             _in_two_stages(head, theirs, ours),
             head.kernels[split.first].launches,
@@ -76,10 +76,19 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
             yield _finding(head, both, split, times, _split_off(head))
 
 
-def _estimate(base: Run, ours: Sequence[int], head: Run, theirs: Sequence[int]) -> _Times | None:
+def _estimate(comparison: Comparison, before: Sequence[int], after: Sequence[int]) -> _Times | None:
+    """Return the times of all that was matched with the kernels that reduce, on either side: what
+    one of them took over from others is on both."""
+    base, head = comparison.base, comparison.head
+    sides = (set(before), set(after))
+    for match in (group.match for group in comparison.groups):
+        if sides[0].intersection(match.base) or sides[1].intersection(match.head):
+            sides[0].update(match.base)
+            sides[1].update(match.head)
+    ours, theirs = (sorted(side) for side in sides)
     cost = estimate_loss(base, ours, head, theirs)
-    before = sum(base.kernels[number].step_seconds or 0.0 for number in ours)
-    return None if cost is None else _Times(before, before + cost.seconds, cost)
+    seconds = sum(base.kernels[number].step_seconds or 0.0 for number in ours)
+    return None if cost is None else _Times(seconds, seconds + cost.seconds, cost)
 
 
 def _bound(before: float | None, after: float | None, launches: int) -> _Times | None:

@@ -53,6 +53,28 @@ def fewer_reads(kept: float) -> Edit:
     return edit
 
 
+def wider_loads(times: float) -> Edit:
+    """Return an edit in which each load instruction brings so many times as much, of an input that
+    is contiguous."""
+
+    def edit(demand: Demand) -> None:
+        spared = demand.requests * (1 - 1 / times)
+        issued = max(demand.issued - _OF_A_LOAD * spared / demand.warps, demand.issued / times)
+        kept = issued / max(demand.issued, 1.0)
+        demand.issued = issued
+        demand.stalls *= kept
+        demand.longest_stalls *= kept
+        demand.requests -= spared
+        demand.lines = max(demand.lines / times, demand.new_sectors / _SECTORS_OF_A_LINE)
+        demand.load_sectors = max(demand.load_sectors / times, demand.new_sectors)
+
+    return edit
+
+
+_OF_A_LOAD = 3
+"""Instructions that go with a load: its address, its mask, and itself."""
+
+
 def more_resident(times: float) -> Edit:
     """Return an edit that lets so many times as many blocks share a multiprocessor."""
 
