@@ -135,6 +135,8 @@ class WarpWork:
     """Those of ``rounds`` for sectors that the block loaded in an earlier sweep."""
     divided: Mapping[str, float] = field(default_factory=dict)
     """Those of ``issued`` that divide indices by numbers that are no powers of two."""
+    parted: Mapping[str, float] = field(default_factory=dict)
+    """Those of ``issued`` for all but the first of ``LaunchWork.parts``."""
 
     @property
     def total(self) -> float:
@@ -161,6 +163,9 @@ class LaunchWork:
     (a loop around compare-and-swap)."""
     dividing_lines: tuple[int, ...] = ()
     """The source lines that divide indices by numbers that are no powers of two."""
+    parts: int = 0
+    """How many loads of one place in the source exclude each other by their masks, as those of a
+    cat do: each element runs through all of them, and takes one. 0 where there are none."""
     accesses: tuple[MemoryAccess, ...] | None = None
     """Each load, store and atomic of the source; None in runs stored before perfcli counted
     them."""

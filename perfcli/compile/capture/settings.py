@@ -34,6 +34,8 @@ WATCHED = (
     "realize_acc_reads_size_threshold",
     "realize_opcount_threshold",
     "realize_reads_threshold",
+    "max_complex_pointwise_cat_inputs",
+    "max_pointwise_cat_inputs",
     "max_fusion_size",
     "max_fusion_unique_io_buffers",
     "score_fusion_memory_threshold",

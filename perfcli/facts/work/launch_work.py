@@ -19,6 +19,7 @@ from perfcli.facts.work.accesses import (
 )
 from perfcli.facts.work.divisions import find_divisions
 from perfcli.facts.work.memory_accesses import MemoryAccesses
+from perfcli.facts.work.parts import find_parts
 from perfcli.facts.work.programs import Execution, _sample_programs, run_programs
 from perfcli.facts.work.timeline import Accesses, Known, _Code, _widths_of, trace_warp
 from perfcli.facts.work.ttgir import Module
@@ -68,11 +69,12 @@ def work_of(
     mean = _mean_lines(runs, total)
     counters = {line: counter for run in runs for line, counter in run.counters.items()}
     dividing = find_divisions(module)
-    warp = trace_warp(code, mean, expected, known, counters, dividing)
+    parts, parting = find_parts(runs)
+    warp = trace_warp(code, mean, expected, known, counters, dividing, parting)
     longest = warp
     if len(runs) > 1:
         most = max(runs, key=lambda run: sum(run.line_runs.values()))
-        longest = trace_warp(code, most.line_runs, expected, known, counters)
+        longest = trace_warp(code, most.line_runs, expected, known, counters, dividing, parting)
     return LaunchWork(
         grid,
         module.num_warps,
@@ -83,6 +85,7 @@ def work_of(
         any(run.unknown_loops for run in runs),
         _has_retries(code.listing, runs),
         tuple(sorted(dividing)),
+        parts,
         accesses.sum_up(module.layouts, module.num_warps, axes),
     )
 

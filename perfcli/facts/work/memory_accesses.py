@@ -61,6 +61,7 @@ class _Sums:
     needed: float = 0.0
     touched: float = 0.0
     used: float = 0.0
+    masked: bool = False
     indirect: bool = False
     known: bool = True
 
@@ -82,6 +83,7 @@ class MemoryAccesses:
         sums.needed += counts.needed * weight
         sums.touched += float(np.mean([len(s) for s in counts.sector_sets])) * weight
         sums.used += counts.distinct_bytes / SECTOR_BYTES * weight
+        sums.masked |= event.mask is not None and not bool(np.all(event.mask))
         sums.indirect |= event.indirect
         sums.known &= event.known
 
@@ -112,7 +114,7 @@ def _finish(
         sums.apart if event.known else 0,
         _find_steps(event, names) if event.known else {},
         _find_lanes(event, layouts, warps, names),
-        event.mask is not None and not bool(np.all(event.mask)),
+        sums.masked,
         sums.indirect,
         sums.known,
         sums.lines,

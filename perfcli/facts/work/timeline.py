@@ -102,24 +102,28 @@ def trace_warp(
     known: Mapping[int, Known] | None = None,
     counters: Mapping[int, _Trips] | None = None,
     dividing: Collection[int] = (),
+    parting: Collection[int] = (),
 ) -> WarpWork:
     """Weigh a kernel's instructions and follow one warp through them.
 
     ``line_runs`` says how often each source line runs in a program, ``accesses`` what a line asks
     of global memory, ``known`` how much of what a line loads the block has loaded before, and
-    ``counters`` the iterations of a line's loop with what its counter grows by. ``dividing`` are
-    the lines whose instructions are also counted apart.
+    ``counters`` the iterations of a line's loop with what its counter grows by. ``dividing`` and
+    ``parting`` are lines whose instructions are also counted apart.
     """
     listing = code.listing
     weights = _weights(code, line_runs, accesses, counters or {})
     issued: dict[str, float] = {}
     divided: dict[str, float] = {}
+    parted: dict[str, float] = {}
     local = loads = stores = 0.0
     for place, instruction in enumerate(listing.instructions):
         pipe, weight = code.pipes[place], weights[place]
         issued[pipe] = issued.get(pipe, 0.0) + weight
         if code.lines[place] in dividing and weight:
             divided[pipe] = divided.get(pipe, 0.0) + weight
+        if code.lines[place] in parting and weight:
+            parted[pipe] = parted.get(pipe, 0.0) + weight
         if pipe in ("local-load", "local-store"):
             local += weight * _bits_of(instruction.opcode) / 8 * 32
         loads += weight * (pipe == "global-load")
@@ -136,6 +140,7 @@ def trace_warp(
         waits.near,
         waits.again,
         divided,
+        parted,
     )
 
 

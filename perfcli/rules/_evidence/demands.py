@@ -3,6 +3,7 @@ asks ``predict.savings`` what the fault costs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -141,10 +142,23 @@ _OF_A_BLOCK = (
 
 def without_divisions(work: LaunchWork) -> LaunchWork:
     """Return the work without the instructions that divide indices."""
-    return replace(work, warp=_divide_nothing(work.warp), longest=_divide_nothing(work.longest))
+    return replace(
+        work,
+        warp=_leave_out(work.warp, work.warp.divided),
+        longest=_leave_out(work.longest, work.longest.divided),
+    )
 
 
-def _divide_nothing(warp: WarpWork) -> WarpWork:
-    issued = {pipe: n - warp.divided.get(pipe, 0.0) for pipe, n in warp.issued.items()}
+def without_parts(work: LaunchWork) -> LaunchWork:
+    """Return the work without the instructions of all parts of a cat but the first."""
+    return replace(
+        work,
+        warp=_leave_out(work.warp, work.warp.parted),
+        longest=_leave_out(work.longest, work.longest.parted),
+    )
+
+
+def _leave_out(warp: WarpWork, some: Mapping[str, float]) -> WarpWork:
+    issued = {pipe: n - some.get(pipe, 0.0) for pipe, n in warp.issued.items()}
     kept = sum(issued.values()) / warp.total if warp.total else 1.0
-    return replace(warp, issued=issued, divided={}, stall_cycles=warp.stall_cycles * kept)
+    return replace(warp, issued=issued, stall_cycles=warp.stall_cycles * kept)
