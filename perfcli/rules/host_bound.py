@@ -3,7 +3,7 @@
 What it sees: the number of launches of a step, of generated kernels and of library operators, and
 how long the host is busy with them by estimate, against the estimated time of the device. It speaks
 only where the least that a host needs to launch them (5 µs each) is more than the most that the
-device needs to run them, and twice what it takes to replay them: no host is fast enough then.
+device needs to run them, and what it takes to replay them: no host is fast enough then.
 Constants and where they come from: docs/time_operators.md, "The host".
 
 Why it costs: the device waits for its next launch, so that faster kernels gain nothing, and a
@@ -11,8 +11,9 @@ kernel that is split in four takes four times as long, whatever it moves.
 
 What to try: CUDA graphs, `torch.compile(mode="reduce-overhead")` or `triton.cudagraphs=true`, which
 replay all launches of a step at once: about 8 µs of the host for each graph, and a microsecond of
-the device for each kernel. The evidence says what would keep Inductor from recording them. Where
-the model calls them with more work at a time, fewer kernels or larger batches help as well.
+the device for each kernel. The evidence says what would keep Inductor from recording them. Fewer
+launches with more work each help as well: larger batches, or `combo_kernels=true`, which puts
+kernels that do not depend on each other into one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from perfcli import units
 from perfcli.model import Cost, Cure, Finding, HostEstimate, Rule, Run, StepEstimate
 from perfcli.predict.step import estimate_step
 
-_OPTION = "triton.cudagraphs"
+_OPTION, _COMBINE = "triton.cudagraphs", "combo_kernels"
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -32,8 +33,8 @@ def _check(run: Run) -> Iterator[Finding]:
     step = estimate_step(run)
     if step is None or not step.waits_for_host or step.host is None:
         return
-    if step.host.launching < 2 * step.host.replay:
-        return  # a handful of launches: replaying them takes about as long
+    if step.host.launching <= step.host.replay:
+        return  # one launch: replaying it takes about as long
     yield _write_finding(run, step, step.host)
 
 
@@ -85,9 +86,13 @@ def _list_obstacles(run: Run) -> Iterator[str]:
 
 
 def _propose(run: Run) -> tuple[Cure, ...]:
-    if run.settings.get(_OPTION) is not False or run.graph_obstacles:
-        return ()
-    return (Cure({_OPTION: True}, "launches each graph of the step at once"),)
+    cures = []
+    if run.settings.get(_OPTION) is False and not run.graph_obstacles:
+        cures.append(Cure({_OPTION: True}, "launches each graph of the step at once"))
+    graphs = [kernel.graph for kernel in run.kernels if kernel.launches]
+    if run.settings.get(_COMBINE) is False and len(graphs) > len(set(graphs)):
+        cures.append(Cure({_COMBINE: True}, "puts independent kernels of a graph into one"))
+    return tuple(cures)
 
 
 RULE = Rule("PC601", "the host decides", __doc__, of_run=_check)

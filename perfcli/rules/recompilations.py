@@ -27,6 +27,7 @@ _MOST_SAID = 3
 _LEAST_SIZES = 3
 """Sizes that must each have been compiled: two always are."""
 _INTEGER = "dynamo.allow_unspec_int_on_nn_module"
+_AUTOMATIC = "dynamo.automatic_dynamic_shapes"
 
 
 def _check(run: Run) -> Iterator[Finding]:
@@ -55,7 +56,7 @@ def _write_refused(run: Run, found: Recompilations, of_it: Sequence[Compilation]
         headline=f"{_name(first)} was compiled {units.plural(times, 'time')}, Dynamo's limit, and "
         f"runs without being compiled from there: {first.guard}",
         evidence=tuple(_list_guards(of_it)),
-        advice="keep the number that changes in a tensor, or mark it dynamic",
+        advice=_advise(of_it),
         cures=_propose(run, of_it),
         metric="compilations",
         amount=times,
@@ -81,7 +82,7 @@ def _write_varied(run: Run, found: Recompilations) -> Finding:
         headline=f"{names} = {', '.join(values)}: {units.plural(len(again), 'recompilation')}, "
         f"{became}",
         evidence=tuple(_list_guards(again)),
-        advice="mark the size dynamic (mark_dynamic, dynamic=True)" if every else "",
+        advice=_advise(again) if every else "",
         cures=_propose(run, again),
         metric="compilations",
         amount=len(again),
@@ -136,11 +137,25 @@ def _find_origin(compilations: Sequence[Compilation]) -> Origin | None:
 
 
 def _propose(run: Run, compilations: Sequence[Compilation]) -> tuple[Cure, ...]:
-    """Propose the option for integers of a module, where one of them made the guard fail."""
+    """Propose the option for integers of a module, where one of them made a guard fail, and the one
+    for sizes that were compiled as constants."""
+    cures = []
     integers = any("==" in each.guard and each.guard_location for each in compilations)
-    if not integers or run.settings.get(_INTEGER) is not False:
-        return ()
-    return (Cure({_INTEGER: True}, "compiles integers of a module as unknown"),)
+    if integers and run.settings.get(_INTEGER) is False:
+        cures.append(Cure({_INTEGER: True}, "compiles integers of a module as unknown"))
+    if _is_of_sizes(compilations) and run.settings.get(_AUTOMATIC) is False:
+        cures.append(Cure({_AUTOMATIC: True}, "compiles a size that changed as a symbol"))
+    return tuple(cures)
+
+
+def _is_of_sizes(compilations: Sequence[Compilation]) -> bool:
+    return any("size mismatch" in each.guard for each in compilations[1:])
+
+
+def _advise(compilations: Sequence[Compilation]) -> str:
+    if compilations and "size mismatch" in compilations[-1].guard:
+        return "mark the size dynamic (mark_dynamic, dynamic=True)"
+    return "keep the number that changes in a tensor"
 
 
 RULE = Rule("PC603", "recompilations", __doc__, of_run=_check)

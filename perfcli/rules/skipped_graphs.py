@@ -47,16 +47,23 @@ def _check(run: Run) -> Iterator[Finding]:
     if run.settings.get("triton.cudagraphs") is not True:
         return
     for obstacle in run.graph_obstacles or ():
-        yield _write_finding(obstacle)
+        yield _write_finding(obstacle, _count_sizes(run))
 
 
-def _write_finding(obstacle: GraphObstacle) -> Finding:
+def _count_sizes(run: Run) -> int:
+    """Return with how many sizes the model was called."""
+    return 1 + len(run.recompilations.varied) if run.recompilations else 1
+
+
+def _write_finding(obstacle: GraphObstacle, sizes: int) -> Finding:
     place = obstacle.location
+    again = obstacle.effect == "recorded again" and sizes > 2
     advice = next((text for word, text in _ADVICE.items() if word in obstacle.reason), "")
     return Finding(
         code=RULE.code,
-        severity=_SEVERITIES[obstacle.effect],
+        severity="warning" if again else _SEVERITIES[obstacle.effect],
         headline=f"{obstacle.graph} {_HEADLINES[obstacle.effect]}: {obstacle.reason}",
+        evidence=(f"{sizes} sizes are {sizes} recordings of each graph",) if again else (),
         advice=advice,
         origin=Origin("", "", location=place, code=obstacle.code) if place else None,
         subject=f"{obstacle.graph} {obstacle.reason} {place}",

@@ -44,7 +44,9 @@ def _write_operators(sides: Sequence[_Operators]) -> str:
     """Return ``2 calls, 137 GFLOP, 52.4 MB, 215 µs by estimate``, or each with an arrow between two
     sides; what is not known is left out, and said."""
     first, last = sides[0], sides[-1]
-    texts = [_join((units.count(first.calls), units.count(last.calls))) + " calls"]
+    texts = [_join((units.count(first.calls), units.plural(last.calls, "call")))]
+    if first.calls == last.calls:
+        texts = [units.plural(last.calls, "call")]
     if first.counted or last.counted:
         flops = tuple(units.flops(side.flops) for side in sides)
         texts += [_join(flops)] if any(side.flops for side in sides) else []

@@ -39,6 +39,7 @@ def compile_bundle(
         params: tuple[tuple[str, Any], ...] = (),
         options: tuple[tuple[str, Any], ...] = (),
         dynamic: bool = False,
+        varied: tuple[tuple[tuple[str, Any], ...], ...] = (),
         cache: Path | None = None,
     ) -> Bundle:
         request = CompileRequest(
@@ -49,6 +50,7 @@ def compile_bundle(
             device="cuda" if target else "cpu",
             target=targets.get(target) if target else None,
             dynamic=dynamic,
+            varied=tuple(map(dict, varied)),
             jobs=2,
             cache_dir=str(cache or cache_of_the_run),
         )

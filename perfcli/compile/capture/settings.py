@@ -59,6 +59,7 @@ WATCHED_OF_DYNAMO = (
     "capture_scalar_outputs",
     "capture_dynamic_output_shape_ops",
     "allow_unspec_int_on_nn_module",
+    "automatic_dynamic_shapes",
     "recompile_limit",
 )
 
