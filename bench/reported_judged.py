@@ -70,11 +70,11 @@ class Judged:
 
 
 def judge(name: str, case: Reported, heard: Heard) -> Judged:
-    top = " ".join(heard.first_lines.split())
+    said, cure = read_top(heard.first_lines)
     outcome = heard.compared["outcome"]
     arrived = [f for f in heard.compared["findings"] if _came_with_head(f)]
     naming = [f for f in arrived if f["code"] in case.codes]
-    on_top = any(code in top for code in case.codes) or _speaks_of(case.cause, [top])
+    on_top = any(code in said for code in case.codes) or _speaks_of(case.cause, [said])
     told_otherwise = case.metric in ("compile time", "recompilations") and on_top
     false = [f for f in heard.of_good if _is_alarm(f, case)]
     return Judged(
@@ -84,13 +84,22 @@ def judge(name: str, case: Reported, heard: Heard) -> Judged:
         misled=outcome in ("same", "better") and not told_otherwise and _misleads(case, outcome),
         cause_on_top=on_top,
         cause=on_top or bool(naming),
-        cure=_speaks_of(case.cure, map(_proposal, naming)) or (on_top and _cured(case, top)),
+        cure=_speaks_of(case.cure, map(_proposal, naming))
+        or (on_top and _speaks_of(case.cure, [cure])),
         explained=any(f["code"] in case.codes for f in heard.of_bad),
         found=sorted({f["code"] for f in heard.of_bad}),
         false=[f"{f['code']} {f['headline']}" for f in false],
         false_kernels=len({number for f in false for number in f["kernels"]}),
         good_kernels=heard.good_kernels,
     )
+
+
+def read_top(first_lines: str) -> tuple[str, str]:
+    """Return what the first lines say, in one line without names of kernels, which are made of
+    operators' names and would speak of anything; and what they say behind ``cure``."""
+    words = re.sub(r"triton_\S+", "", " ".join(first_lines.split()))
+    said, _, cure = words.partition(" cure ")
+    return said, cure
 
 
 def _came_with_head(finding: Mapping[str, Any]) -> bool:
@@ -107,11 +116,6 @@ def _proposal(finding: Mapping[str, Any]) -> str:
     """Return everything that a finding says of what to do."""
     options = [name for cure in finding["cures"] for name in cure["options"]]
     return " ".join([finding["advice"], *options, *(cure["why"] for cure in finding["cures"])])
-
-
-def _cured(case: Reported, top: str) -> bool:
-    _, cure, said = top.partition(" cure ")
-    return bool(cure) and _speaks_of(case.cure, [said])
 
 
 def _speaks_of(patterns: Sequence[str], texts: Iterable[str]) -> bool:

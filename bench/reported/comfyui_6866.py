@@ -15,7 +15,7 @@ CASE = Reported(
     bad=Side("embed", params={"on_cpu": True}, options={"triton.cudagraphs": True}),
     good=Side("embed", params={"on_cpu": False}, options={"triton.cudagraphs": True}),
     codes=frozenset({"PC602"}),
-    cause=(r"\bcpu\b", r"CUDA graph", r"cudagraph"),
+    cause=(r"cpu device", r"on the CPU", r"CUDA graph", r"cudagraph"),
     cure=(r"device", r"move", r"\bcuda\b"),
 )
 

@@ -18,7 +18,7 @@ CASE = Reported(
         options={"max_fusion_unique_io_buffers": 4, "realize_acc_reads_threshold": 2},
     ),
     codes=frozenset({"PC301", "PC302"}),
-    cause=(r"(peak )?memory", r"keeps? all", r"at once"),
+    cause=(r"keeps? (all|\d)", r"at once", r"\bterms\b", r"accumulat"),
     cure=(r"max_fusion_unique_io_buffers", r"realize_acc_reads"),
     metric="peak memory",
 )

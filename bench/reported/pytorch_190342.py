@@ -17,7 +17,7 @@ CASE = Reported(
     bad=Side("chunks", params={"joined": False}),
     good=Side("chunks", params={"joined": True}),
     codes=frozenset({"PC301", "PC302", "PC503"}),
-    cause=(r"(peak )?memory", r"cop(y|ies)"),
+    cause=(r"cop(y|ies)", r"slice_scatter", r"at once"),
     cure=(r"\bcat\b", r"once", r"in place", r"realize_acc_reads"),
     metric="peak memory",
 )

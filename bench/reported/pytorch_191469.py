@@ -16,7 +16,7 @@ CASE = Reported(
     bad=Side("update"),
     good=Side("update", options={"realize_opcount_threshold": 8}),
     codes=frozenset({"PC502"}),
-    cause=(r"comput(ed|es) (it )?(again|anew)", r"recomput", r"every element", r"times"),
+    cause=(r"comput(ed|es) (it )?(again|anew)", r"recomput", r"every element"),
     cure=(r"realize_", r"reali[sz]e", r"in place", r"copy_"),
 )
 

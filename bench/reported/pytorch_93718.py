@@ -15,7 +15,7 @@ CASE = Reported(
     bad=Side("softmax", params={"outer": True}),
     good=Side("softmax", params={"outer": False}),
     codes=frozenset({"PC501", "PC210", "PC203"}),
-    cause=(r"fus(ed|ion|e)\b", r"split", r"kernels"),
+    cause=(r"fus(ed|ion|e)\b", r"\bsplit\b", r"read(s its input)? again"),
     cure=(r"contiguous", r"transpose", r"split_reductions", r"layout"),
 )
 

@@ -85,6 +85,15 @@ def test_a_cause_on_top_counts_and_its_cure_too() -> None:
     assert judged.explained and not judged.misled and judged.found == ["PC207"]
 
 
+def test_names_of_kernels_and_cures_name_no_cause() -> None:
+    case = replace(CASE, cause=("copy", "split"), cure=("split_reductions",))
+    top = (
+        "SLOWER  step 1 → 2 µs\nkernel  triton_poi_fused__to_copy_0\ncure    split_reductions=true"
+    )
+    judged = judge("a_2", case, heard(top=top))
+    assert not judged.cause_on_top and not judged.cure
+
+
 def test_a_cause_below_is_not_on_top() -> None:
     judged = judge("a_2", CASE, heard(findings=[finding("PC207")]))
     assert judged.cause and not judged.cause_on_top and not judged.cure
