@@ -34,6 +34,9 @@ Kind = Literal[
     "launch configuration",
 ]
 
+SMALL_STEP = {"PC601": "what is rebuilt is a few µs of a step, so that the host decides either way"}
+"""What is true of a good twin whose kernels were reported as part of something larger."""
+
 
 @dataclass(frozen=True, slots=True)
 class Side:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="huggingface/diffusers#3218",
@@ -17,6 +17,7 @@ CASE = Reported(
     codes=frozenset({"PC403"}),
     cause=(r"graph breaks?",),
     cure=(r"remove", r"disable", r"outside", r"fullgraph", r"move", r"replace"),
+    true_of_good=SMALL_STEP,
 )
 
 

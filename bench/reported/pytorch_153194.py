@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="pytorch/pytorch#153194",
@@ -18,6 +18,7 @@ CASE = Reported(
     codes=frozenset({"PC207", "PC204"}),
     cause=(r"uncoalesced", r"sectors", r"narrow", r"1 byte", r"elements apart"),
     cure=(r"contiguous", r"layout", r"tiling", r"order", r"wider", r"several elements"),
+    true_of_good=SMALL_STEP,
 )
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="pytorch/pytorch#154652",
@@ -18,6 +18,7 @@ CASE = Reported(
     cause=(r"compil(e|ed|ing|ation)( time)? (in|from|took|grew)", r"compile time"),
     cure=(r"pairwise_attempts", r"fewer", r"split"),
     metric="compile time",
+    true_of_good=SMALL_STEP,
 )
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="pytorch/pytorch#179697",
@@ -17,6 +17,7 @@ CASE = Reported(
     codes=frozenset({"PC601", "PC205"}),
     cause=(r"\bsplit\b", r"launch"),
     cure=(r"split_reductions", r"CUDA graph", r"cudagraphs"),
+    true_of_good=SMALL_STEP,
 )
 
 

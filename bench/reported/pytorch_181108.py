@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="pytorch/pytorch#181108",
@@ -19,6 +19,7 @@ CASE = Reported(
     codes=frozenset({"PC501"}),
     cause=(r"dynamic", r"fusion"),
     cure=(r"static", r"dynamic=False", r"mark_dynamic"),
+    true_of_good=SMALL_STEP,
 )
 
 

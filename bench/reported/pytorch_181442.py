@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="pytorch/pytorch#181442",
@@ -18,6 +18,7 @@ CASE = Reported(
     codes=frozenset({"PC205", "PC210", "PC601"}),
     cause=(r"split", r"launch(es)? decide", r"two kernels", r"idle"),
     cure=(r"split_reductions", r"contiguous", r"CUDA graph", r"cudagraphs"),
+    true_of_good=SMALL_STEP,
 )
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="pytorch/pytorch#188578",
@@ -20,6 +20,7 @@ CASE = Reported(
     cause=(r"no longer split", r"not split", r"\bblocks?\b.*multiprocessors", r"idle"),
     cure=(r"split_reductions", r"split"),
     target="h200",
+    true_of_good=SMALL_STEP,
 )
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="pytorch/pytorch#194736",
@@ -18,6 +18,7 @@ CASE = Reported(
     codes=frozenset({"PC401"}),
     cause=(r"dropped", r"no longer (tried|proposed)", r"configuration"),
     cure=(r"max_autotune", r"default"),
+    true_of_good=SMALL_STEP,
 )
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="pytorch/pytorch#93718",
@@ -17,6 +17,7 @@ CASE = Reported(
     codes=frozenset({"PC501", "PC210", "PC203"}),
     cause=(r"fus(ed|ion|e)\b", r"\bsplit\b", r"read(s its input)? again"),
     cure=(r"contiguous", r"transpose", r"split_reductions", r"layout"),
+    true_of_good=SMALL_STEP,
 )
 
 

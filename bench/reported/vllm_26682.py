@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reported import Reported, Side
+from reported import SMALL_STEP, Reported, Side
 
 CASE = Reported(
     issue="vllm-project/vllm#26682",
@@ -18,6 +18,7 @@ CASE = Reported(
     codes=frozenset({"PC601"}),
     cause=(r"launch", r"host"),
     cure=(r"combo_kernels", r"CUDA graph", r"cudagraphs"),
+    true_of_good=SMALL_STEP,
 )
 
 
