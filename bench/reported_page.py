@@ -85,7 +85,7 @@ def write_page(cases: Mapping[str, Reported], judged: Mapping[str, Judged], torc
 def _row(case: Reported, one: Judged) -> str:
     repository, _, number = case.issue.partition("#")
     link = f"[{case.issue}](https://github.com/{repository}/issues/{number})"
-    what = f"{case.title}. {case.said}"
+    what = ". ".join(text[0].upper() + text[1:] for text in (case.title, case.said))
     if one.missing:
         cells = [f"not run: {one.missing}", "", "", "", ""]
     else:
