@@ -11,7 +11,20 @@ from handmade import kernel, run
 from perfcli import diagnosis
 from perfcli.diff.compare import compare
 from perfcli.errors import PerfcliError, RuleFailed
-from perfcli.model import Appearance, Because, Comparison, Finding, KernelFacts, Rule, Run, Severity
+from perfcli.model import (
+    Appearance,
+    Because,
+    Change,
+    Comparison,
+    Cost,
+    Cure,
+    Finding,
+    KernelFacts,
+    Rule,
+    Run,
+    Severity,
+    Trial,
+)
 
 
 def spills(made: Run) -> Iterator[Finding]:
@@ -251,3 +264,71 @@ def test_with_a_new_warning_nothing_is_better(monkeypatch: pytest.MonkeyPatch) -
 def test_notes_and_doubts_change_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judged(monkeypatch, "info").outcome == "better"
     assert judged(monkeypatch, "warning", doubt=True).outcome == "better"
+
+
+def costing(code: str, micros: float | None, severity: Severity = "info", **more: Any) -> Finding:
+    """Of a step that takes a millisecond."""
+    cost = None if micros is None else Cost(micros * 1e-6, 0.0, 2e-6 * micros, micros / 1000)
+    return Finding(code, severity, f"{code} is wrong", cost=cost, **{"kernels": (0,), **more})
+
+
+def test_the_costliest_comes_first_whatever_its_severity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not known stands behind what costs a hundredth of the step; but an error before."""
+    given = (
+        costing("PC111", None),
+        costing("PC112", 9.0, "warning"),
+        costing("PC113", 30.0),
+        costing("PC114", None, "error"),
+        costing("PC115", 200.0, "warning"),
+        costing("PC116", None, "warning"),
+        costing("PC117", -50.0, "error"),
+    )
+    rule = Rule("PC901", "all", "", of_run=lambda _: given)
+    monkeypatch.setattr(diagnosis, "rules", lambda: (rule,))
+    found = [finding.code for finding in diagnosis.explain(run([kernel("a", "1")]))]
+    assert found == ["PC114", "PC115", "PC113", "PC112", "PC116", "PC111", "PC117"]
+
+
+def proposed(*findings: Finding) -> list[tuple[dict[str, Any], str, float]]:
+    return [
+        (dict(p.options), p.text, round(p.seconds * 1e6, 3))
+        for p in diagnosis.choose_proposals(findings)
+    ]
+
+
+def test_the_changes_that_save_most_of_a_step() -> None:
+    """Findings with one cure add up, a kernel counts once, and what saves less than a hundredth is
+    not worth doing."""
+    split, fuse = Cure({"split": True}, "splits"), Cure({"fuse": True}, "fuses")
+    assert proposed(
+        costing("PC111", 100.0, kernels=(0,), cures=(split, fuse)),
+        costing("PC112", 150.0, kernels=(0,), cures=(split,)),
+        costing("PC111", 40.0, kernels=(1,), cures=(split,)),
+        costing("PC113", 60.0, cures=(fuse,)),
+        costing("PC114", 300.0, advice="pad the rows"),
+        costing("PC115", 9.0, advice="too little"),
+        costing("PC116", -80.0, advice="gains nothing"),
+        costing("PC117", None, advice="not known"),
+        costing("PC118", 500.0, advice="a consequence", explained_by="PC111"),
+        costing("PC119", 20.0, advice="the fourth"),
+    ) == [
+        ({}, "pad the rows", 300.0),
+        ({"split": True}, "splits", 190.0),
+        ({"fuse": True}, "fuses", 60.0),
+    ]
+
+
+def test_what_was_compiled_counts_as_it_was_estimated() -> None:
+    """And what does not help is not proposed; the next cure is."""
+    first, second = Cure({"a": 1}, "first"), Cure({"b": 1}, "second")
+    time = Change("step_time", 1e-3, 0.9e-3, "better")
+    tried = (Trial(first, "does not help"), Trial(second, "helps", changes=(time,)))
+    finding = costing("PC111", 500.0, cures=(first, second), trials=tried)
+    (proposal,) = diagnosis.choose_proposals([finding])
+    assert dict(proposal.options) == {"b": 1}
+    assert proposal.proven
+    assert proposal.seconds == pytest.approx(1e-4)
+    assert proposal.share == pytest.approx(0.1)
+    worse = Trial(second, "helps", changes=(Change("step_time", 1e-3, 1.1e-3, "worse"),))
+    again = costing("PC111", 500.0, cures=(second,), trials=(worse,))
+    assert diagnosis.choose_proposals([again]) == ()
