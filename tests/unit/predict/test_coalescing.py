@@ -9,7 +9,7 @@ import pytest
 from handmade_estimate import work
 
 from perfcli.model import LaunchWork, MemoryAccess
-from perfcli.predict.coalescing import coalesce, is_wasteful
+from perfcli.predict.coalescing import coalesce, is_narrow, is_wasteful, widen
 
 
 def access(kind: Any = "load", argument: str = "in_ptr0", **more: Any) -> MemoryAccess:
@@ -85,3 +85,35 @@ def test_what_nobody_counted_stays_as_it_is() -> None:
     assert coalesce(work()) == work()
     unknown = made(access(known=False))
     assert coalesce(unknown).traffic == unknown.traffic
+
+
+def narrow(kind: Any = "load", **more: Any) -> MemoryAccess:
+    """Threads that have 8 neighbouring elements of 2 bytes each, and load them one by one: 64
+    requests of a warp, each of 32 elements that lie 16 bytes apart, in 16 sectors where 2 would
+    do."""
+    given: dict[str, Any] = {
+        "sectors": 1024.0, "needed": 128.0, "lines": 256.0, "touched": 128.0, "used": 128.0,
+        "apart": 16, "steps": {"x": 2}, "along": "x", **more,
+    }  # fmt: skip
+    return MemoryAccess(kind, "in_ptr0", 7, 2, 64.0, **given)
+
+
+def test_what_is_narrow_is_no_matter_of_the_order_of_threads() -> None:
+    assert is_narrow(narrow())
+    assert not is_wasteful(narrow())
+    for other in (narrow(apart=4096), narrow(steps={"x": 32}), narrow(needed=1024.0)):
+        assert not is_narrow(other)
+    assert is_wasteful(narrow(apart=4096))
+
+
+def test_wide_accesses_need_an_eighth_of_the_instructions() -> None:
+    """64 requests of 4 warps become 8: 14 loads less in each warp, and what goes with them."""
+    before = made(narrow(), touched={"in_ptr0": 128.0})
+    warp = replace(before.warp, issued={"global-load": 16.0, "integer": 84.0}, stall_cycles=100.0)
+    requests = replace(before.traffic, requests=64.0)
+    after = widen(replace(before, warp=warp, longest=warp, traffic=requests))
+    assert after.traffic.requests == 8
+    assert (after.traffic.load_sectors, after.traffic.lines) == (128, 32)
+    assert after.warp.issued == {"global-load": 2, "integer": 84 - 28}
+    assert after.warp.stall_cycles == pytest.approx(58)
+    assert coalesce(before).traffic == before.traffic

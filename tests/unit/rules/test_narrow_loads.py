@@ -6,10 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from handmade import ENVIRONMENT, run
+from handmade import ENVIRONMENT, candidate, run
+from handmade import kernel as made
+from handmade_estimate import work
 from handmade_reductions import matrix, reduction, source
 
-from perfcli.model import Finding, KernelFacts, Run
+from perfcli.model import Buffer, Finding, KernelFacts, MemoryAccess, Run
+from perfcli.predict.step import estimate_run
 from perfcli.rules.narrow_loads import RULE
 
 
@@ -204,3 +207,53 @@ def test_an_odd_vocabulary_for_real(
 ) -> None:
     compiled = compile_run("cross-entropy", params=(("rows", 512), ("columns", columns)))
     assert [finding.code for finding in RULE.of_run(compiled)] == codes
+
+
+# --- pointwise kernels -----------------------------------------------------------------------
+
+
+def pointwise(waste: float = 8.0, **more: Any) -> KernelFacts:
+    """Threads that load their 8 neighbouring half-precision elements one by one, in 16,384 blocks
+    of 1,000 requests of 16 sectors each."""
+    counted = work(16384, sectors=64.0)
+    counts: dict[str, Any] = {"sectors": 16000.0, "needed": 16000.0 / waste, "lines": 4000.0}
+    layout: dict[str, Any] = {"apart": 16, "steps": {"x": 2}, "along": "x"}
+    both = {"touched": 2000.0, "used": 2000.0}
+    loads = MemoryAccess("load", "in_ptr0", 9, 2, 1000.0, **counts, **both, **layout)
+    rows = Buffer("in_ptr0", "x", "input", "bfloat16", (131072, 1047), (1047, 1), 1 << 28)
+    traffic = replace(counted.traffic, requests=1000.0, lines=4000.0, load_sectors=16000.0)
+    warp = replace(counted.warp, issued={"global-load": 250.0, "integer": 800.0}, rounds=2.0)
+    counted = replace(counted, traffic=traffic, warp=warp, longest=warp, accesses=(loads,))
+    config = candidate(blocks_per_sm=8, work=counted, global_loads={"16": 250})
+    given: dict[str, Any] = {
+        "read": 1 << 28, "written": 1 << 28, "candidates": (config,), "sizes": {"x": 1 << 27},
+        "buffers": (rows,), **more,
+    }  # fmt: skip
+    return made("triton_poi_fused_cat_0", "1", **given)
+
+
+def estimated(kernel: KernelFacts) -> list[Finding]:
+    return list(RULE.of_run(estimate_run(run([kernel], weighed=True))))
+
+
+def test_a_pointwise_kernel_that_moves_elements_one_by_one() -> None:
+    (finding,) = estimated(pointwise())
+    assert finding.headline == (
+        "triton_poi_fused_cat_0 moves neighbouring elements 16 bits at a time: in_ptr0"
+    )
+    assert finding.evidence == (
+        "LDG instructions: 250 of 16 bits",
+        "in_ptr0 is 131072 × 1047",
+    )
+    assert finding.amount == 250
+    assert finding.cost is not None and finding.cost.seconds > 1e-6
+
+
+def test_a_pointwise_kernel_with_sizes_of_a_run() -> None:
+    (finding,) = estimated(pointwise(scalars={"ks0": 1047}))
+    assert finding.evidence[-1].startswith("sizes that only a run knows")
+
+
+def test_wide_loads_and_reductions_are_no_matter_of_this() -> None:
+    assert estimated(pointwise(waste=1.0)) == []
+    assert estimated(pointwise(kind="reduction")) == []
