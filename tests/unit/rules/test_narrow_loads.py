@@ -218,7 +218,7 @@ def pointwise(waste: float = 8.0, **more: Any) -> KernelFacts:
     counted = work(16384, sectors=64.0)
     counts: dict[str, Any] = {"sectors": 16000.0, "needed": 16000.0 / waste, "lines": 4000.0}
     layout: dict[str, Any] = {"apart": 16, "steps": {"x": 2}, "along": "x"}
-    both = {"touched": 2000.0, "used": 2000.0}
+    both: dict[str, Any] = {"touched": 2000.0, "used": 2000.0}
     loads = MemoryAccess("load", "in_ptr0", 9, 2, 1000.0, **counts, **both, **layout)
     rows = Buffer("in_ptr0", "x", "input", "bfloat16", (131072, 1047), (1047, 1), 1 << 28)
     traffic = replace(counted.traffic, requests=1000.0, lines=4000.0, load_sectors=16000.0)
