@@ -40,6 +40,7 @@ from perfcli.rules._evidence.splits import (
     unsplit,
     unsplit_seconds,
 )
+from perfcli.rules._evidence.whole_reads import ANY_REDUCTION, reduced_elements, rows_of
 from perfcli.rules._evidence.words import origin_of
 
 NOTICEABLE = 1.1
@@ -53,6 +54,8 @@ class _Times:
     before: float
     after: float
     cost: Cost | None = None
+    head: tuple[int, ...] = ()
+    """The kernels of the head that were estimated."""
 
 
 def _check(comparison: Comparison) -> Iterator[Finding]:
@@ -64,7 +67,8 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
             head.kernels[number].launches,
         )
         if times and times.after >= NOTICEABLE * times.before:
-            yield _finding(head, (number,), split, times, _split_on(head))
+            alike = _list_alike(head, number, times.head)
+            yield _finding(head, alike, split, times, False)
     for split, number, theirs, ours in _one_sided(head, base):
         times = _estimate(comparison, (number,), (split.first, split.second)) or _bound(
             _in_one_stage(base, number, ours),
@@ -73,7 +77,7 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
         )
         if times and times.after >= NOTICEABLE * times.before:
             both = (split.first, split.second)
-            yield _finding(head, both, split, times, _split_off(head))
+            yield _finding(head, both, split, times, True)
 
 
 def _estimate(comparison: Comparison, before: Sequence[int], after: Sequence[int]) -> _Times | None:
@@ -88,7 +92,21 @@ def _estimate(comparison: Comparison, before: Sequence[int], after: Sequence[int
     ours, theirs = (sorted(side) for side in sides)
     cost = estimate_loss(base, ours, head, theirs)
     seconds = sum(base.kernels[number].step_seconds or 0.0 for number in ours)
-    return None if cost is None else _Times(seconds, seconds + cost.seconds, cost)
+    return None if cost is None else _Times(seconds, seconds + cost.seconds, cost, tuple(theirs))
+
+
+def _list_alike(head: Run, number: int, together: Sequence[int]) -> tuple[int, ...]:
+    """Return the kernel, and those of these that reduce as many rows of its length, the one that
+    takes longest first."""
+    one = head.kernels[number]
+    same = {
+        other
+        for other in together
+        if head.kernels[other].kind in ANY_REDUCTION
+        and rows_of(head.kernels[other]) == rows_of(one)
+        and reduced_elements(head.kernels[other]) == reduced_elements(one)
+    }
+    return tuple(sorted({number, *same}, key=lambda n: -(head.kernels[n].step_seconds or 0.0)))
 
 
 def _bound(before: float | None, after: float | None, launches: int) -> _Times | None:
@@ -152,10 +170,13 @@ def _swept(run: Run, kernels: Sequence[int]) -> int | None:
 
 
 def _finding(
-    head: Run, kernels: tuple[int, ...], split: Split, times: _Times, cures: tuple[Cure, ...]
+    head: Run, kernels: tuple[int, ...], split: Split, times: _Times, is_split: bool
 ) -> Finding:
     kernel = head.kernels[kernels[0]]
-    what = "now split" if len(kernels) > 1 else "no longer split"
+    cures = _split_off(head) if is_split else _split_on(head)
+    what = "now split" if is_split else "no longer split"
+    more = f" and {len(kernels) - 1} more" if len(kernels) > 1 and not is_split else ""
+    verb = "reduce" if more else "reduces"
     sms = head.target.sm_count if head.target else 0
     least, said = ("", " by estimate") if times.cost else ("at least ", "")
     return Finding(
@@ -163,7 +184,7 @@ def _finding(
         severity="error"
         if times.after >= 2 * times.before and _decides(head, times)
         else "warning",
-        headline=f"{kernel.name} reduces {units.plural(split.rows, 'row')} of up to "
+        headline=f"{kernel.name}{more} {verb} {units.plural(split.rows, 'row')} of up to "
         f"{units.count(split.length)} {what}: {least}{units.seconds(times.after)} instead of "
         f"{units.seconds(times.before)}{said}",
         kernels=kernels,

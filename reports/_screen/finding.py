@@ -29,10 +29,12 @@ class Placed:
 
 def group_blocks(findings: Sequence[Finding]) -> list[list[Placed]]:
     """Return one block for each kernel, in the order of the first finding of each; what concerns no
-    kernel stands alone."""
+    kernel stands alone, and what follows from a finding about several kernels stands with it."""
     found: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
-        key = (finding.on_base, finding.kernels[0]) if finding.kernels else ("alone", number)
+        cause = _find_cause(finding, findings) or finding
+        first = cause.kernels if cause.on_base == finding.on_base else finding.kernels
+        key = (finding.on_base, first[0]) if first else ("alone", number)
         found.setdefault(key, []).append(finding)
     return [_order_block(of_one) for of_one in found.values()]
 
@@ -157,7 +159,8 @@ def _list_consequences(placed: Placed, run: Run) -> Iterator[Text]:
     cause = placed.finding
     for finding in placed.consequences:
         appearance = f"{finding.appearance} " if finding.appearance != cause.appearance else ""
-        text = _write_of_it(finding, run) or _shorten_headline(finding, run, 0)
+        text = _write_of_it(finding, run) if len(cause.kernels) == 1 else ""
+        text = text or _shorten_headline(finding, run, 0)
         label = (f"hence {appearance}{_write_code(finding)}", STYLES[finding.severity])
         yield Text.assemble(label, f"  {text}{write_own_cures(finding, cause)}")
 
