@@ -53,7 +53,7 @@ from perfcli.model import (
 )
 from perfcli.predict.coalescing import is_narrow, widen
 from perfcli.predict.savings import estimate_saving
-from perfcli.rules._evidence.demands import wider_loads
+from perfcli.rules._evidence.demands import wider_accesses
 from perfcli.rules._evidence.patch_cures import propose_patch
 from perfcli.rules._evidence.splits import find_splits
 from perfcli.rules._evidence.whole_reads import (
@@ -168,7 +168,7 @@ def _finding(run: Run, number: int, buffer: Buffer, rows: _Rows) -> Finding:
         ),
         advice=_advice(rows),
         cures=_cures(run, kernel),
-        cost=estimate_saving(run, {number: (wider_loads(WIDEST / rows.unit),)}),
+        cost=estimate_saving(run, {number: (wider_accesses(WIDEST / rows.unit),)}),
         metric="narrow_loads",
         amount=_narrow(best, rows.unit),
         origin=origin_of(kernel),
