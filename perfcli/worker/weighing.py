@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,13 +37,43 @@ def _add_work(kernel: KernelFacts, blobs: Mapping[str, str], cache_dir: Path) ->
         return kernel
     path = _entry(kernel, cache_dir)
     found = _read(path)
+    source = unpack(blobs[kernel.source])
     if found is None or len(found) != len(candidates):
-        source = unpack(blobs[kernel.source])
         found = tuple(_count(source, candidate, blobs, kernel) for candidate in candidates)
         with suppress(OSError):
             write_whole(path, msgspec.json.encode(found))
     pairs = zip(candidates, found, strict=True)
-    return replace(kernel, candidates=tuple(replace(c, work=work) for c, work in pairs))
+    notes = tuple(dict.fromkeys((*kernel.notes, *_explain(source, found, blobs, kernel))))
+    weighed = tuple(replace(c, work=work) for c, work in pairs)
+    return replace(kernel, candidates=weighed, notes=notes)
+
+
+def _explain(
+    source: str,
+    found: Sequence[LaunchWork | None],
+    blobs: Mapping[str, str],
+    kernel: KernelFacts,
+) -> Iterator[str]:
+    """Yield why the work of a kernel is not known, or of which lines it is not known where they
+    read and write."""
+    for candidate, work in zip(kernel.candidates, found, strict=True):
+        if work is None and candidate.sass is not None:
+            with suppress(*_UNCOUNTABLE[1:]):
+                try:
+                    _work_of(source, candidate, blobs, kernel)
+                except PerfcliError as error:
+                    yield f"its work is not counted: {error}"
+                    return
+    unknown = {
+        access.line
+        for work in found
+        if work is not None
+        for access in work.accesses or ()
+        if not access.known
+    }
+    if unknown:
+        lines = ", ".join(map(str, sorted(unknown)))
+        yield f"where it reads or writes can't be computed: line{'s' * (len(unknown) > 1)} {lines}"
 
 
 def _entry(kernel: KernelFacts, cache_dir: Path) -> Path:
@@ -71,28 +101,34 @@ def _count(
 ) -> LaunchWork | None:
     if candidate.ttgir is None or candidate.sass is None:
         return None
+    try:
+        return _work_of(source, candidate, blobs, kernel)
+    except _UNCOUNTABLE:  # whatever the arithmetic stumbles over, the kernel itself is fine
+        if wants_tracebacks():
+            raise
+        return None
+
+
+def _work_of(
+    source: str, candidate: Candidate, blobs: Mapping[str, str], kernel: KernelFacts
+) -> LaunchWork | None:
     # numpy takes a tenth of a second, and commands that compile nothing need none of it.
     from perfcli.facts.work.grid import grid_of
     from perfcli.facts.work.launch_work import work_of
     from perfcli.facts.work.memory_accesses import name_axes
     from perfcli.facts.work.ttgir import parse_module
 
-    try:
-        grid = grid_of(source, candidate.config, kernel.sizes)
-        if grid is None:
-            return None
-        ttgir = unpack(blobs[candidate.ttgir])
-        place = re.search(r'#loc = loc\("([^"]*)"', ttgir)
-        file = Path(place[1]).name if place else ""
-        arguments = {f"{axis}numel": size for axis, size in kernel.sizes.items()}
-        arguments |= kernel.scalars
-        listing = parse_annotated(unpack(blobs[candidate.sass]))
-        module, axes = parse_module(ttgir), name_axes(source)
-        return _round(work_of(module, listing, file, grid, arguments, axes))
-    except _UNCOUNTABLE:  # whatever the arithmetic stumbles over, the kernel itself is fine
-        if wants_tracebacks():
-            raise
+    grid = grid_of(source, candidate.config, kernel.sizes)
+    if grid is None or candidate.ttgir is None or candidate.sass is None:
         return None
+    ttgir = unpack(blobs[candidate.ttgir])
+    place = re.search(r'#loc = loc\("([^"]*)"', ttgir)
+    file = Path(place[1]).name if place else ""
+    arguments = {f"{axis}numel": size for axis, size in kernel.sizes.items()}
+    arguments |= kernel.scalars
+    listing = parse_annotated(unpack(blobs[candidate.sass]))
+    module, axes = parse_module(ttgir), name_axes(source)
+    return _round(work_of(module, listing, file, grid, arguments, axes))
 
 
 def _round(work: LaunchWork) -> LaunchWork:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -73,8 +72,10 @@ def _list_sectors(chosen: Candidate | None) -> dict[int, tuple[str, bool]]:
     those it needs, or ``?``, and whether they are far too many; of several the most wasteful."""
     found: dict[int, tuple[str, bool]] = {}
     accesses = chosen.work.accesses if chosen and chosen.work else None
-    for access in sorted(accesses or (), key=lambda a: a.waste or math.inf):
-        if access.waste is None:
+    for access in sorted(accesses or (), key=lambda a: a.waste or 0.0):
+        if not access.requests:  # by no block that was looked at
+            found.setdefault(access.line, ("", False))
+        elif access.waste is None:
             found[access.line] = ("?", False)
         else:
             each = (access.sectors / access.requests, access.needed / access.requests)
