@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from handmade import candidate
 from handmade_estimate import work
-from perfcli.reports._screen.kernel import SourceView, _describe_sectors
 from rich.console import Console
 
 from perfcli.model import LineCounts, MemoryAccess
+
+view = import_module("perfcli.reports._screen.kernel")
 
 SOURCE = "a\nb\nc\nd\ne\n"
 
@@ -26,7 +28,7 @@ def shown(*accesses: MemoryAccess) -> list[str]:
     chosen = candidate(work=counted, lines={"1": LineCounts(global_loads=2)})
     console = Console(width=60, color_system=None)
     with console.capture() as capture:
-        console.print(SourceView(SOURCE, chosen))
+        console.print(view.SourceView(SOURCE, chosen))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
@@ -57,7 +59,7 @@ def test_a_run_without_accesses_has_no_column() -> None:
     console = Console(width=60, color_system=None)
     chosen = candidate(work=work(), lines={"1": LineCounts(global_loads=2)})
     with console.capture() as capture:
-        console.print(SourceView(SOURCE, chosen))
+        console.print(view.SourceView(SOURCE, chosen))
     assert capture.get().splitlines()[0] == " LDG  STG  LDL  STL"
 
 
@@ -69,9 +71,9 @@ def test_the_summary_says_what_is_not_known() -> None:
         access(4, 40.0, 40.0, known=False),
     )
     chosen = candidate(work=replace(work(), accesses=accesses))
-    assert _describe_sectors(chosen) == (
+    assert view._describe_sectors(chosen) == (
         "loads 8 × what they need, stores 1 × what they need; where 1 access goes depends on data; "
         "1 access could not be evaluated"
     )
-    assert _describe_sectors(candidate()).startswith("unknown: the kernel's index arithmetic")
-    assert _describe_sectors(candidate(work=work())).startswith("unknown: the run was stored")
+    assert view._describe_sectors(candidate()).startswith("unknown: the kernel's index arithmetic")
+    assert view._describe_sectors(candidate(work=work())).startswith("unknown: the run was stored")
