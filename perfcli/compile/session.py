@@ -263,7 +263,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
         pool.submit(kernel.definition)
         session.report("trace", pool.done(), pool.total())
 
-    before = read_processor()
+    before = read_processor() if session.explains else None
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     built = session.build(mode) if session.build else build(session.request, mode)
     capture = Capture(on_kernel, finds_obstacles=session.explains)
@@ -274,8 +274,8 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     traced = tracing.trace_offline(
         built.workload, mode, capture, session.request.dynamic, assumptions
     )
-    session.work = before.measure_work(sum(graph.facts.nodes for graph in capture.graphs))
-    if session.explains:
+    if before is not None:
+        session.work = before.measure_work(sum(graph.facts.nodes for graph in capture.graphs))
         request = replace(session.request, params=built.params, preset=None)
         session.recompilations = recompiling.call_again(request, traced, capture, mode, assumptions)
     session.notes += assumptions.notes()
