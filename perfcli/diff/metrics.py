@@ -167,6 +167,7 @@ def totals(base: Run, head: Run) -> tuple[Change, ...]:
         _change("extern_calls", _extern_calls(base), _extern_calls(head)),
         _change("graphs", len(base.graphs), len(head.graphs)),
         _change("graph_breaks", _graph_breaks(base), _graph_breaks(head)),
+        _change("recompilations", _count_recompilations(base), _count_recompilations(head)),
     )
     known = [c for c in whole if not (c.base is None and c.head is None)]
     of_kernels = [c for c in changes(base.kernels, head.kernels) if c.metric != "occupancy"]
@@ -179,6 +180,15 @@ def _extern_calls(run: Run) -> int:
 
 def _graph_breaks(run: Run) -> int:
     return sum(run.graph_breaks.values())
+
+
+def _count_recompilations(run: Run) -> Value:
+    """Return how often Dynamo compiled for other sizes; None where it was not asked to."""
+    found = run.recompilations
+    if found is None or not found.varied:
+        return None
+    refused = any(each.refused for call in found.varied for each in call.compilations)
+    return sum(len(call.compilations) for call in found.varied) + refused
 
 
 def _compare_peaks(base: Run, head: Run) -> Change:

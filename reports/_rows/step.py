@@ -118,8 +118,8 @@ def list_step_changes(comparison: Comparison) -> list[tuple[str, str]]:
     hosts = (base.host, head.host)
     if estimate is not None and estimate.head.waits_for_host and hosts[0] and hosts[1]:
         launches = _join(tuple(units.count(host.launches) for host in hosts if host))
-        times = units.from_to(hosts[0].seconds, hosts[1].seconds)
-        device = units.from_to(estimate.base.seconds, estimate.head.seconds)
+        times = _join(tuple(units.seconds(host.seconds) for host in hosts if host))
+        device = _join([units.seconds(step.seconds) for step in (estimate.base, estimate.head)])
         lines.append(("host", f"{launches} launches, {times}; the device {device}: it waits"))
     for side, run in (("base", base), ("head", head)):
         varied = (text for label, text in _list_compiling(run) if label == "vary")

@@ -97,11 +97,13 @@ def _decide(comparison: Comparison) -> _Ruling:
 
 
 def _add_compiling(ruling: _Ruling, comparison: Comparison) -> _Ruling:
-    """Return the ruling with what compiling takes, where that changed gravely: worse if nothing
-    else changed, else beside what decided."""
-    compiled = comparison.compiled
-    if compiled is None or not decides_alone(compiled):
+    """Return the ruling with what compiling takes, where that changed gravely, or how often other
+    sizes compile again: worse if nothing else changed, else beside what decided."""
+    compiled = _find_again(comparison) or comparison.compiled
+    if compiled is None or not (compiled.metric == _AGAIN or decides_alone(compiled)):
         return ruling
+    if ruling.outcome == "unknown" and ruling.finding and ruling.finding.metric == "compilations":
+        ruling = replace(ruling, outcome="same", finding=None)
     statement = _Statement(compiled, compiled.outcome)
     if isinstance(ruling.evidence, _Weighed):
         weighed = ruling.evidence
@@ -111,6 +113,15 @@ def _add_compiling(ruling: _Ruling, comparison: Comparison) -> _Ruling:
     if ruling.outcome == "same" and compiled.outcome == "worse":
         return _Ruling("worse", _Weighed("worse", statement))
     return ruling
+
+
+_AGAIN = "recompilations"
+
+
+def _find_again(comparison: Comparison) -> Change | None:
+    """Return the change of how often other sizes compile again, if there is one."""
+    again = next((c for c in comparison.totals if c.metric == _AGAIN), None)
+    return again if again is not None and again.outcome in ("worse", "better") else None
 
 
 def _decide_step(comparison: Comparison) -> _Ruling:

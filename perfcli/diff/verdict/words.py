@@ -328,7 +328,12 @@ def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
         return _explain(because, comparison, evidence, weighed.cause)
     if isinstance(evidence, EstimatedChange):
         return _explain_estimate(because, comparison, evidence, weighed.cause_by_estimate)
-    return because
+    code = _BESIDE_KERNELS.get(evidence.metric, "")
+    return replace(because, change=f"{because.change}, {code}", code=code) if code else because
+
+
+_BESIDE_KERNELS = {"recompilations": "PC603", "compile_cpu_seconds": "PC604"}
+"""Metrics that no kernel is to blame for, and the finding that says more."""
 
 
 def _contradicts(one: _Statement, other: _Statement) -> bool:

@@ -35,7 +35,7 @@ def test_a_step_that_is_the_same_is_worse_for_it() -> None:
     """What was called the same is WORSE; a quarter more is not."""
     judged = diagnose(between(made(10.1), made(21.1)))
     assert judged.outcome == "worse"
-    assert judged.reason.startswith("compile time 10.1 s → 21.1 s (+109 %)")
+    assert judged.reason.startswith("compile time 10.1 s → 21.1 s (+109 %), PC604")
     assert [f.code for f in judged.findings] == ["PC604"]
     assert compare(made(10.1), made(12.5)).outcome == "same"
     assert compare(made(21.1), made(10.1)).outcome == "same"

@@ -4,6 +4,8 @@ from typing import Any
 
 from handmade import kernel, run
 
+from perfcli.diagnosis import diagnose
+from perfcli.diff.compare import gather_evidence
 from perfcli.model import Compilation, Finding, Recompilations, Run, VariedCall
 from perfcli.rules.recompilations import RULE
 
@@ -75,3 +77,18 @@ def test_a_run_of_an_earlier_version() -> None:
     earlier: Run = run([kernel("k")])
     assert earlier.recompilations is None
     assert list(RULE.of_run(earlier)) == []
+
+
+def test_sizes_that_compile_more_often_are_worse() -> None:
+    """Kernels are the same on both sides; the other way round it is no regression."""
+    few, many = (
+        run(
+            [kernel("k")],
+            recompilations=Recompilations((FIRST,), varied, 8, {"batch": 4}),
+        )
+        for varied in ((call(8, AGAIN, dynamic=True), call(16)), (call(8, AGAIN), call(16, AGAIN)))
+    )
+    found = diagnose(gather_evidence(few, many))
+    assert (found.outcome, found.reason) == ("worse", "recompilations 1 → 2 (+100 %), PC603")
+    assert diagnose(gather_evidence(many, few)).outcome == "same"
+    assert diagnose(gather_evidence(few, few)).outcome == "same"

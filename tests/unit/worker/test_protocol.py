@@ -47,6 +47,7 @@ REQUEST = CompileRequest(
     cache_dir="somewhere",
     on_device=True,
     threads=3,
+    varied=({"layers": 3}, {"layers": 4}),
     folder="models",
 )
 
