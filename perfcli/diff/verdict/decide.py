@@ -230,11 +230,10 @@ def is_estimated(comparison: Comparison) -> bool:
 
 
 def _object_to_estimate(weighed: _Weighed, comparison: Comparison) -> _Ruling:
-    """Return unknown for an estimate that sees nothing slower, where the head has a new error whose
-    cost is not known: it may lack what the error sees."""
+    """Return unknown for an estimate that sees nothing slower, where the head has a new error: it
+    may lack what the error sees."""
     by_time = isinstance(weighed.decided.evidence, EstimatedChange)
-    unseen = tuple(finding for finding in comparison.findings if finding.cost is None)
-    error = _find_new(replace(comparison, findings=unseen), "error")
+    error = _find_new(comparison, "error")
     if by_time and weighed.outcome in ("better", "same") and error is not None:
         return _Ruling("unknown", weighed, error)
     return _Ruling(weighed.outcome, weighed)
