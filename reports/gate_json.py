@@ -23,7 +23,7 @@ from .json import render
 # History of the schema; it grows when a field changes its meaning or goes.
 # 1  first version
 FORMAT = 1
-_OF_ONE_RUN = ("id", "created", "compile_seconds", "compile_cpu_seconds", "notes")
+_OF_ONE_RUN = ("id", "created", "compile_seconds", "compile_cpu_seconds", "notes", "break_places")
 
 
 def _render(judgement: Judgement) -> str:

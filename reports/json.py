@@ -294,6 +294,10 @@ def _describe_run(run: Run) -> dict[str, Any]:
         "triton": run.environment.triton,
         "kernels": len(run.kernels),
         "graph_breaks": dict(run.graph_breaks),
+        "break_places": {
+            reason: [{"location": p.location, "code": p.code or None} for p in places]
+            for reason, places in run.break_places.items()
+        },
         "externs": [{"op": e.op, "graph": e.graph, "count": e.count} for e in run.externs],
         "compile_seconds": dict(run.compile_seconds),
         "compile_cpu_seconds": run.compile_work.cpu_seconds if run.compile_work else None,

@@ -76,7 +76,18 @@ def list_step_lines(run: Run) -> list[tuple[str, str]]:
         whole = units.seconds(sum(kernels) + operators.seconds)
         lines.append(("step", f"{whole} by estimate, kernels and operators together"))
     lines += _list_host(run)
-    return [(label, units.printable(text)) for label, text in (*lines, *_list_compiling(run))]
+    lines += [*_list_obstacles(run), *_list_compiling(run)]
+    return [(label, units.printable(text)) for label, text in lines]
+
+
+def _list_obstacles(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield what keeps graphs from being recorded, where that was asked for."""
+    if run.settings.get("triton.cudagraphs") is not True:
+        return
+    for obstacle in run.graph_obstacles or ():
+        place = BreakPlace(obstacle.location, obstacle.code)
+        where = write_places([place] if obstacle.location else [])
+        yield "CUDA graph", f"{obstacle.graph} is {obstacle.effect}: {obstacle.reason}{where}"
 
 
 def _list_host(run: Run) -> Iterator[tuple[str, str]]:
