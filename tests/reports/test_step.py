@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from handmade import kernel, run
-from perfcli.reports._rows.step import list_step_changes, list_step_lines, write_places
-from perfcli.reports._rows.totals import list_breaks, list_changed_breaks
 
 from perfcli.diff.compare import gather_evidence
 from perfcli.model import (
@@ -20,6 +18,8 @@ from perfcli.model import (
     TimeEstimate,
     VariedCall,
 )
+from reports._rows.step import list_step_changes, list_step_lines, write_places
+from reports._rows.totals import list_breaks, list_changed_breaks
 
 WORK = OperatorWork("product", "bf16", 2e9, 3e6, 1e6)
 HOST = HostEstimate(98e-6, 30e-6, 754e-6, 2, 80e-6, 10e-6, 8.5e-6)
