@@ -17,6 +17,7 @@ from perfcli.rules._evidence.demands import (
     more_read,
     more_resident,
     spread,
+    taken_online,
     wider_accesses,
     without_spills,
 )
@@ -91,3 +92,12 @@ def test_blocks_that_share_a_multiprocessor() -> None:
     made = demand()
     more_resident(1.5)(made)
     assert made.blocks_per_sm == 12
+
+
+def test_a_softmax_taken_online_takes_more_instructions() -> None:
+    """1024 elements in each block of four warps: eight of each lane, ten instructions each."""
+    made = replace(demand(), issued=1000.0, special=5.0, stalls=2000.0)
+    taken_online(4096 * 1024)(made)
+    assert made.issued == pytest.approx(1000 + 10 * 8)
+    assert made.special == 5 + 8
+    assert made.stalls == pytest.approx(2000 * 1.08)
