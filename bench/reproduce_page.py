@@ -12,6 +12,7 @@ today; what is no claim any more is left out.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -85,29 +86,31 @@ def judge_again(claim: Claim, fields: ClaimFields) -> ClaimFields | None:
     """Return what a claim's fields are by its present conditions; None where these are about a
     fact that was not looked at."""
     found = msgspec.convert(fields["found"], Observation)
-    if found.way is not None and claim.symptom and "good" in found.sides:
-        # A cure that is the good side has the symptom where the good side has it.
-        try:
-            symptom = has_symptom(claim, found.sides["good"])
-        except FactMissing:
-            symptom = None
-        good = tuple(text for text in found.way.good.options if text not in found.way.bad.options)
-        cures = (
-            replace(cure, symptom=symptom) if good and cure.options == good else cure
-            for cure in found.cures
-        )
-        found = replace(found, cures=tuple(cures))
     try:
+        found = _judge_cures_again(claim, found)
         verdict = judge(claim, found)
     except KeyError:
-        sys.stderr.write(
-            f"{claim.name} on {found.place}, torch {found.torch}: carry it out again\n"
-        )
+        sys.stderr.write(f"{claim.name} on {found.place}, torch {found.torch}: carry it out again\n")
         return None
     again: ClaimFields = msgspec.to_builtins(
         describe(Result(claim, found, verdict, fields["seconds"]))
     )
     return again
+
+
+def _judge_cures_again(claim: Claim, found: Observation) -> Observation:
+    """A cure that is the good side has the symptom where the good side has it."""
+    if found.way is None or not claim.symptom or "good" not in found.sides:
+        return found
+    symptom: bool | None = None
+    with contextlib.suppress(FactMissing):
+        symptom = has_symptom(claim, found.sides["good"])
+    good = tuple(text for text in found.way.good.options if text not in found.way.bad.options)
+    cures = (
+        replace(cure, symptom=symptom) if good and cure.options == good else cure
+        for cure in found.cures
+    )
+    return replace(found, cures=tuple(cures))
 
 
 def _rank(claim: ClaimFields) -> int:
