@@ -90,7 +90,9 @@ def judge_again(claim: Claim, fields: ClaimFields) -> ClaimFields | None:
         found = _judge_cures_again(claim, found)
         verdict = judge(claim, found)
     except KeyError:
-        sys.stderr.write(f"{claim.name} on {found.place}, torch {found.torch}: carry it out again\n")
+        sys.stderr.write(
+            f"{claim.name} on {found.place}, torch {found.torch}: carry it out again\n"
+        )
         return None
     again: ClaimFields = msgspec.to_builtins(
         describe(Result(claim, found, verdict, fields["seconds"]))

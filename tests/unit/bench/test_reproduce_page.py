@@ -15,7 +15,6 @@ from perfcli.reproduce.observation import Observation, TimeRatio
 from perfcli.reproduce.result import Result, describe
 from perfcli.reproduce.verdict import ClaimVerdict
 
-
 CLAIMS = {claim.name: claim for claim in list_claims()}
 FAILED = Observation(failure="no room")
 
