@@ -3,6 +3,7 @@ counts on a GPU, instruction by instruction.
 
     python bench/sectors_on_device.py compile --runs FOLDER [--python P] [--at-once N]
     python bench/sectors_on_device.py measure --runs FOLDER --out FOLDER     (on the GPU, with ncu)
+    python bench/sectors_on_device.py join --runs FOLDER --out FOLDER        (what it left, again)
     python bench/sectors_on_device.py table FOLDER/sectors.json
 
 ``compile`` compiles the models without a GPU. ``measure`` launches the expected configuration of
@@ -16,11 +17,11 @@ from __future__ import annotations
 
 import argparse
 import copy
+import csv
 import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -280,10 +281,19 @@ def _measure(arguments: argparse.Namespace) -> int:
     if not order.exists() or not report.exists():
         print("nothing was profiled")
         return 2
-    said = json.loads(order.read_text())
+    for page, more in (("raw", ()), ("source", ("--print-source", "sass"))):
+        shown = ["ncu", "--import", str(report), "--page", page, "--csv", *more]
+        with (arguments.out / f"{page}.csv").open("w") as file:
+            subprocess.run(shown, stdout=file, check=True)
+    return _join_all(arguments)
+
+
+def _join_all(arguments: argparse.Namespace) -> int:
+    """Join what ``measure`` left in ``--out`` with the runs; the table is shown."""
+    said = json.loads((arguments.out / "launched.json").read_text())
     chosen = {(each.run, each.number): each for each in _list_chosen(arguments.runs)}
     launched = [chosen[run, number] for run, number in said["launched"]]
-    actions = list(_read_report(report))
+    actions = list(_read_actions(arguments.out))
     rows: list[dict[str, Any]] = []
     problems = [*said["failed"]]
     if len(actions) != len(launched):
@@ -309,36 +319,27 @@ class _Action:
     """Address to the text of its instruction."""
 
 
-def _read_report(path: Path) -> Iterator[_Action]:
-    ncu = Path(os.path.realpath(shutil.which("ncu") or "ncu"))
-    for parent in ncu.parents:
-        if (parent / "extras" / "python" / "ncu_report.py").exists():
-            sys.path.insert(0, str(parent / "extras" / "python"))
-            break
-    import ncu_report  # type: ignore[import-not-found]
+def _read_actions(folder: Path) -> Iterator[_Action]:
+    """Yield the launches of ``raw.csv``, a row each behind one of units, and ``source.csv``, a part
+    each with the name, a header and the instructions."""
+    with (folder / "raw.csv").open(newline="") as file:
+        totals = list(csv.DictReader(file))[1:]
+    with (folder / "source.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    starts = [n for n, row in enumerate(rows) if row[:1] == ["Kernel Name"]]
+    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(rows)], strict=True)):
+        header, *instructions = rows[start + 1 : end]
+        named = [dict(zip(header, row, strict=False)) for row in instructions if len(row) > 1]
+        yield _Action(
+            rows[start][1],
+            {name: _number(totals[number].get(name, "")) for name in _METRICS},
+            {int(e["Address"], 16): {n: _number(e[n]) for n in _METRICS[:3]} for e in named},
+            {int(e["Address"], 16): e["Source"] for e in named},
+        )
 
-    context = ncu_report.load_report(str(path))
-    for place in range(context.num_ranges()):
-        profiled = context.range_by_idx(place)
-        for number in range(profiled.num_actions()):
-            yield _read_action(profiled.action_by_idx(number))
 
-
-def _read_action(action: Any) -> _Action:
-    totals: dict[str, float] = {}
-    by_address: dict[int, dict[str, float]] = defaultdict(dict)
-    for name in _METRICS:
-        metric = action.metric_by_name(name)
-        if metric is None:
-            continue
-        totals[name] = float(metric.as_double())
-        if metric.has_correlation_ids():
-            places = metric.correlation_ids()
-            for instance in range(metric.num_instances()):
-                address = int(places.as_uint64(instance))
-                by_address[address][name] = float(metric.as_double(instance))
-    code = {address: str(action.sass_by_pc(address)) for address in by_address}
-    return _Action(action.name(), totals, by_address, code)
+def _number(text: str) -> float:
+    return float(text.replace(",", "") or 0)
 
 
 _KINDS = {"LDG": "load", "LD": "load", "LDGSTS": "load", "STG": "store", "ST": "store"}
@@ -351,15 +352,17 @@ def _join(chosen: _Chosen, action: _Action) -> list[dict[str, Any]]:
     from perfcli.facts.work.timeline import _Code
 
     code = _Code(chosen.listing, chosen.file)
-    first = min(action.by_address, default=0)
     measured: dict[tuple[int, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for address, found in action.by_address.items():
-        place = (address - first) // 16
-        if place >= len(chosen.listing.instructions):
-            raise ValueError(f"{action.name} has more instructions than were compiled")
+    # What pads functions is not in every listing.
+    addresses = [a for a in sorted(action.by_address) if action.code[a].strip() != "NOP"]
+    places = [n for n, i in enumerate(chosen.listing.instructions) if i.name != "NOP"]
+    if len(addresses) != len(places):
+        raise ValueError(f"{len(addresses)} instructions on the GPU, {len(places)} compiled")
+    for address, place in zip(addresses, places, strict=True):
+        found = action.by_address[address]
         instruction = chosen.listing.instructions[place]
         name, text = instruction.name, action.code[address]
-        if text and name not in text:
+        if name not in text:
             raise ValueError(f"instruction {place}, {instruction.opcode}, is {text} on the GPU")
         kind = "atomic" if name in _ATOMIC else _KINDS.get(name)
         if kind is None:
@@ -468,7 +471,7 @@ def main() -> int:
     compiling.add_argument("--at-once", type=int, default=1)
     compiling.add_argument("--jobs", type=int, default=2)
     compiling.add_argument("--only", default="")
-    for name in ("measure", "replay"):
+    for name in ("measure", "replay", "join"):
         on_device = commands.add_parser(name)
         on_device.add_argument("--runs", type=Path, required=True)
         on_device.add_argument("--out", type=Path, required=True)
@@ -482,6 +485,8 @@ def main() -> int:
         return _replay(arguments)
     if arguments.command == "measure":
         return _measure(arguments)
+    if arguments.command == "join":
+        return _join_all(arguments)
     return _show(json.loads(arguments.file.read_text()))
 
 

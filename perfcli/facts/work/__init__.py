@@ -4,6 +4,6 @@ Takes TTGIR and SASS of one launch configuration with the launch's sizes and gri
 (``LaunchWork``). It knows no device's speed: an estimate of seconds is made of these counts.
 """
 
-COUNTING = 11
+COUNTING = 12
 """The version of counting, a part of the key of everything that keeps counts: raise it when work is
 counted differently."""

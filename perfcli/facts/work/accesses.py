@@ -68,6 +68,11 @@ class AccessCounts:
     """The fewest sectors that could hold what each request moves, added over requests."""
     distinct_bytes: float
     """The bytes of different elements that are not masked."""
+    own_requests: float
+    """As ``requests``, of threads that have an element that no thread before them has: Triton lets
+    only these store it (``getRedundantDataMask``, seen with 3.6). The same for loads."""
+    own_sectors: float
+    own_lines: float
     apart: int
     """Bytes from what one thread moves at a time to what its neighbour does, the most common."""
 
@@ -89,7 +94,7 @@ def count_access(
     offsets = np.broadcast_to(offsets, (programs, offsets.shape[1]))
     mask = None if mask is None else np.broadcast_to(mask, offsets.shape)
     threads = _thread_map(event.tensor.layout, shape, _frozen(layouts), warps)
-    elements, scale = _some_warps(threads.elements, programs)
+    elements, scale, warps_kept = _some_warps(threads.elements, programs)
     address = offsets[:, elements]  # program, warp, register, lane
     active = None if mask is None else mask[:, elements]
     size = event.element_bytes
@@ -108,7 +113,11 @@ def count_access(
         written, partial, fragments = _written(first, first >= 0, vector * size)
     useful = offsets.shape[1] * programs if mask is None else int(mask.sum())
     pairs = [_touched(offsets[p], None if mask is None else mask[p]) for p in range(programs)]
-    needed = -(-_distinct(ordered) * vector * size // SECTOR_BYTES)
+    own = ordered
+    if event.kind != "load":
+        holders = _grouped(_find_holders(threads.elements, warps_kept)[None], vector)[:, :, :, 0]
+        own = np.sort(np.where(holders, first, -1), axis=3)
+    needed = -(-_distinct(own) * vector * size // SECTOR_BYTES)
     return AccessCounts(
         float(first.shape[2]),
         most,
@@ -123,6 +132,9 @@ def count_access(
         useful * size / programs,
         float(needed.sum()) * per,
         sum(elements for _, elements in pairs) * size / programs,
+        float((own[..., -1] >= 0).sum()) * per,
+        float(_distinct(own // SECTOR_BYTES).sum()) * per,
+        float(_distinct(own // LINE_BYTES).sum()) * per,
         _find_most_common(np.diff(address[0, 0, 0])),
     )
 
@@ -135,7 +147,9 @@ def _single(event: MemoryEvent) -> AccessCounts:
     size = event.element_bytes
     once = (1.0, 1.0, 1.0, 1.0, 1.0)
     written = (part, part, part * (size < 4))
-    return AccessCounts(*once, *written, size, sets, float(size), 1.0, float(size), 0)
+    return AccessCounts(
+        *once, *written, size, sets, float(size), 1.0, float(size), 1.0, 1.0, 1.0, 0
+    )
 
 
 def _whole(values: Numbers, shape: tuple[int, ...]) -> Numbers:
@@ -144,15 +158,27 @@ def _whole(values: Numbers, shape: tuple[int, ...]) -> Numbers:
     return full.reshape(full.shape[0], -1)
 
 
-def _some_warps(elements: Numbers, programs: int) -> tuple[Numbers, float]:
+def _some_warps(elements: Numbers, programs: int) -> tuple[Numbers, float, Numbers]:
+    """Return the elements of some warps, how many each stands for, and which they are."""
     warps = elements.shape[0]
+    everything = np.arange(warps)
     if elements.size * programs <= 2 * _MOST_ELEMENTS or warps <= 2:
-        return elements, 1.0
+        return elements, 1.0, everything
     kept = max(2, 2 * _MOST_ELEMENTS * warps // (elements.size * programs))
     if kept >= warps:
-        return elements, 1.0
+        return elements, 1.0, everything
     chosen = np.linspace(0, warps - 1, kept).astype(int)
-    return elements[chosen], warps / kept
+    return elements[chosen], warps / kept, chosen
+
+
+def _find_holders(elements: Numbers, warps: Numbers) -> Numbers:
+    """Return for some warps which of their registers and lanes are the first to have an element."""
+    _, first = np.unique(elements.transpose(0, 2, 1), return_index=True)
+    own: Numbers = np.zeros(elements.size, dtype=bool)
+    own[first] = True
+    shape = (elements.shape[0], elements.shape[2], elements.shape[1])
+    found: Numbers = own.reshape(shape).transpose(0, 2, 1)[warps]
+    return found
 
 
 def _grouped(values: Numbers, vector: int) -> Numbers:

@@ -77,9 +77,9 @@ class MemoryAccesses:
         site = (event.kind, event.base, event.line)
         sums = self._sums.setdefault(site, _Sums(event, counts.apart))
         weight = event.weight * share
-        sums.requests += counts.requests * weight
-        sums.sectors += counts.sectors * weight
-        sums.lines += counts.lines * weight
+        sums.requests += counts.own_requests * weight
+        sums.sectors += counts.own_sectors * weight
+        sums.lines += counts.own_lines * weight
         sums.needed += counts.needed * weight
         sums.touched += float(np.mean([len(s) for s in counts.sector_sets])) * weight
         sums.used += counts.distinct_bytes / SECTOR_BYTES * weight
