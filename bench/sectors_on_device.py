@@ -408,11 +408,25 @@ def _line_of(source: str, line: int) -> str:
 # --- what came of it -------------------------------------------------------------------------
 
 
+def _confirm_requests(rows: Sequence[dict[str, Any]]) -> None:
+    """Set how many requests the GPU made for each row. By instruction ncu counts warps that have no
+    active thread as well, for which L1 sees no request; where a kernel's counted requests agree
+    with those that its L1 saw, by loads and stores, the counted ones are taken."""
+    counted: dict[tuple[str, str, str], float] = defaultdict(float)
+    for row in rows:
+        counted[row["run"], row["kernel"], row["kind"]] += row["requests"]
+    for row in rows:
+        name = {"load": _METRICS[4], "store": _METRICS[6]}.get(row["kind"], "")
+        seen = row["ncu_kernel"].get(name) or 0.0
+        agreed = _is_near(counted[row["run"], row["kernel"], row["kind"]], seen)
+        row["ncu_requests"] = row["requests"] if agreed else row["ncu_executed"]
+
+
 def _error_of(row: Mapping[str, Any]) -> float | None:
     """Return how far sectors per request are off, relative; None where one side has none."""
-    if not row["ncu_executed"] or not row["requests"]:
+    if not row["ncu_requests"] or not row["requests"]:
         return None
-    measured = row["ncu_sectors"] / row["ncu_executed"]
+    measured = row["ncu_sectors"] / row["ncu_requests"]
     counted = row["sectors"] / row["requests"]
     return abs(counted / measured - 1) if measured else None
 
@@ -420,7 +434,8 @@ def _error_of(row: Mapping[str, Any]) -> float | None:
 def _show(document: Mapping[str, Any]) -> int:
     for problem in document["problems"]:
         print(f"left out: {problem}")
-    rows: Sequence[Mapping[str, Any]] = document["accesses"]
+    rows: list[dict[str, Any]] = document["accesses"]
+    _confirm_requests(rows)
     judged = [row for row in rows if row["known"] and not row["indirect"]]
     errors = [(error, row) for row in judged if (error := _error_of(row)) is not None]
     within = [row for error, row in errors if error <= _TOLERANCE]
@@ -453,7 +468,7 @@ def _is_near(counted: float, measured: float) -> bool:
 
 def _write_row(row: Mapping[str, Any]) -> str:
     counted = row["sectors"] / row["requests"] if row["requests"] else 0.0
-    measured = row["ncu_sectors"] / row["ncu_executed"] if row["ncu_executed"] else 0.0
+    measured = row["ncu_sectors"] / row["ncu_requests"] if row["ncu_requests"] else 0.0
     return (
         f"  {row['run'][:18]:18} {row['kernel'][:40]:40} {row['kind']:6} {counted:6.2f} "
         f"{measured:6.2f}  requests {row['requests']:.0f} {row['ncu_executed']:.0f}  "

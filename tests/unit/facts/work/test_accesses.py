@@ -105,6 +105,18 @@ def test_what_a_load_needs(
     assert (load.needed, load.apart, load.distinct_bytes) == (needed, apart, distinct_bytes)
 
 
+def test_what_several_warps_have_is_stored_once() -> None:
+    """16 elements of 4 bytes that all lanes and warps of the block hold: each warp issues the
+    store, and the first one's first 16 lanes make it, of 2 sectors."""
+    text = COPY.format(element="f32", per_thread=1, stride=1, block=16)
+    module = parse_module(text)
+    (run,) = run_programs(module, {"n": 1 << 20}, (64, 1, 1), [(0, 0, 0)])
+    load, store = (count_access(event, module.layouts, 4) for event in run.events)
+    assert (store.requests, store.own_requests, store.own_sectors, store.own_lines) == (4, 1, 2, 1)
+    assert (load.own_requests, load.own_sectors) == (4, 8)
+    assert (load.needed, store.needed) == (8, 2)
+
+
 def test_masked_lanes_fetch_nothing() -> None:
     """40 of the last block's 128 elements exist: two warps, 5 sectors of 8 elements."""
     load, store = counts("f32", 1, 1, n=40, grid=(1, 1, 1))
