@@ -125,7 +125,9 @@ def is_dynamic(lowering: Any) -> bool:
     for value in lowering.graph_inputs.values():
         if isinstance(value, sympy.Expr):
             return True
-        sizes = value.get_size() if hasattr(value, "get_size") else ()
+        sizes: Any = ()
+        with suppress(AttributeError, NotImplementedError):  # a generator's state has none
+            sizes = value.get_size()
         if any(getattr(size, "free_symbols", None) for size in sizes):
             return True
     return False
