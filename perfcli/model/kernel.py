@@ -164,6 +164,10 @@ class Buffer:
     """The bytes of its elements, of no more of them than the kernel has points."""
     graph_input: bool = False
     """An input, parameter or saved value: not made by another kernel of this graph."""
+    graph_output: bool | None = None
+    """Whether the graph returns it, or a view of it; None in runs of earlier versions."""
+    part_of: str = ""
+    """The buffer of which it is a part, where a ``cat`` is put together in memory."""
 
     @property
     def is_read(self) -> bool:
@@ -216,6 +220,10 @@ class KernelFacts:
     unknown_sizes: tuple[str, ...] = ()
     """Which of the sizes depend on values of tensors: what ``sizes`` has of them is made up by
     torch, and so are the bytes."""
+    refused: Mapping[str, str] | None = None
+    """Kernels of this graph whose results it reads, each with the reason that Inductor's scheduler
+    last gave for not fusing the two; None where that is not known, as in runs of earlier
+    versions."""
     notes: tuple[str, ...] = ()
     grid: tuple[int, ...] = ()
     """The blocks of a launch, where a trace recorded one."""

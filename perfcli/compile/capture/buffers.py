@@ -168,7 +168,24 @@ def _buffer(argument: str, name: str, role: Role, node: Any, points: int | None 
         stride=tuple(map(_hint, node.get_stride())),
         bytes=(numel if points is None else min(numel, points)) * dtype.itemsize,
         graph_input=name in V.graph.graph_inputs or name in V.graph.constants,
+        graph_output=_is_output(name),
+        part_of=_whole_of(node),
     )
+
+
+def _is_output(name: str) -> bool | None:
+    from torch._inductor.virtualized import V
+
+    try:
+        return name in V.graph.get_output_names()
+    except (AttributeError, TypeError):  # another torch keeps its outputs in another way
+        return None
+
+
+def _whole_of(node: Any) -> str:
+    """Return the name of the buffer that a ``cat`` puts together and this one is a part of."""
+    view = getattr(getattr(node, "layout", None), "view", None)
+    return str(view.get_name()) if hasattr(view, "get_name") else ""
 
 
 def _dtype(dtype: Any) -> str:

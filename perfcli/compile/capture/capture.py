@@ -15,6 +15,7 @@ from typing import Any
 
 from perfcli.compile.capture import cuda_graphs, kernel_hooks, launch_hooks, memory
 from perfcli.compile.capture.captured import Capture, CapturedGraph, is_subgraph
+from perfcli.compile.capture.fusion_refusals import listen_to_scheduler
 from perfcli.errors import CompileFailed
 
 
@@ -60,7 +61,8 @@ def hook_inductor(
         saved.append((owner, name, original))
         setattr(owner, name, make(capture, original))
     try:
-        yield
+        with listen_to_scheduler(capture):
+            yield
     finally:
         for owner, name, original in saved:
             setattr(owner, name, original)

@@ -50,6 +50,11 @@ class CapturedGraph:
     """Whether a size of its inputs is a symbol."""
     obstacles: tuple[GraphObstacle, ...] = ()
     """What keeps it from being recorded as a CUDA graph."""
+    operations: dict[str, str] = field(default_factory=dict)
+    """Operation of the schedule to the kernel that computes it."""
+    refusals: dict[tuple[str, str], tuple[str, tuple[Any, ...]]] = field(default_factory=dict)
+    """Two nodes of the schedule to why they were not fused (a format and what goes into it), in the
+    order in which the scheduler said so."""
     text: str = ""
     """The generated module's, where it is not built."""
     module: Any = None
@@ -72,6 +77,8 @@ class Capture:
     """The graph that Inductor worked on last."""
     static_inputs: frozenset[int] = frozenset()
     """The inputs of that graph that always have the same address, by their numbers."""
+    hears_scheduler: bool = False
+    """Whether Inductor's scheduler says why it does not fuse kernels."""
     finds_obstacles: bool = True
     """Whether it is found out what keeps graphs from being recorded as CUDA graphs; False once
     torch could not be asked."""

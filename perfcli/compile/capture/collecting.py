@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from perfcli import units
@@ -11,6 +12,7 @@ from perfcli.blobs import blob_id, pack
 from perfcli.compile.capture import traffic
 from perfcli.compile.capture.buffers import correct_roles
 from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKernel
+from perfcli.compile.capture.fusion_refusals import tell_refusals
 from perfcli.errors import CompileFailed
 from perfcli.facts.occupancy import bytes_swept, lower_bound_seconds
 from perfcli.facts.source.operations import count_operations
@@ -33,13 +35,17 @@ def collect(
     blobs: dict[str, str] = {}
     total = sum(len(g.kernels) for g in capture.graphs)
     for graph in capture.graphs:
+        refusals = tell_refusals(graph)
         for kernel in graph.kernels.values():
             result = pool.result(kernel.definition)
             _raise_uncompiled(kernel, graph, result, target)
             blobs.update(result.compiled.blobs)
             source = kernel.definition.source
             blobs[blob_id(source)] = pack(source)
-            kernels.append(_facts(kernel, graph, result, target))
+            facts = _facts(kernel, graph, result, target)
+            if capture.hears_scheduler:
+                facts = replace(facts, refused=refusals.get(kernel.name, {}))
+            kernels.append(facts)
             report("kernels", len(kernels), total)
     return tuple(kernels), blobs
 

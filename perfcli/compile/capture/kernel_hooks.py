@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from perfcli.compile.capture import provenance, traffic
+from perfcli.compile.capture import fusion_refusals, provenance, traffic
 from perfcli.compile.capture.captured import Capture, CapturedKernel, is_subgraph
 from perfcli.compile.capture.definition import parse_definition
 
@@ -35,6 +35,7 @@ def hook_scheduled(capture: Capture, original: Any) -> Any:
             kernels[name].uses.append(traffic.read_use(kernel))
         if name in kernels:
             _note_workspace(capture, nodes, kernels[name].uses[-1])
+            _note_operations(capture, name, parts)
         return name
 
     return define
@@ -50,6 +51,13 @@ def _note_workspace(capture: Capture, nodes: Any, use: traffic.Use) -> None:
     # The schedule of a subgraph is none of its parent's, which has the record.
     if first is not None and not is_subgraph(V.graph):
         capture.current_graph().workspaces[first.get_name()] = size
+
+
+def _note_operations(capture: Capture, name: str, nodes: Any) -> None:
+    from torch._inductor.virtualized import V
+
+    if not is_subgraph(V.graph):
+        fusion_refusals.note_operations(capture.current_graph(), name, nodes)
 
 
 def hook_definition(capture: Capture, original: Any) -> Any:
