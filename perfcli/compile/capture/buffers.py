@@ -185,7 +185,7 @@ def _is_output(name: str) -> bool | None:
 def _whole_of(node: Any) -> str:
     """Return the name of the buffer that a ``cat`` puts together and this one is a part of."""
     view = getattr(getattr(node, "layout", None), "view", None)
-    return str(view.get_name()) if hasattr(view, "get_name") else ""
+    return str(view.get_name()) if view is not None and hasattr(view, "get_name") else ""
 
 
 def _dtype(dtype: Any) -> str:

@@ -45,9 +45,9 @@ def listen_to_scheduler(capture: Capture) -> Iterator[None]:
 def _note(capture: Capture, why: Any, reason: str, args: tuple[Any, ...]) -> None:
     from torch._inductor.virtualized import V
 
-    names = getattr(why, "name1", None), getattr(why, "name2", None)
+    names = getattr(why, "name1", ""), getattr(why, "name2", "")
     # The operations of a subgraph have names that those of its parent have as well.
-    if not all(isinstance(name, str) for name in names) or is_subgraph(V.graph):
+    if not all(names) or is_subgraph(V.graph):
         return
     graph = capture.current_graph()
     # Asked again with more fused to either, the scheduler may say something else: that counts.

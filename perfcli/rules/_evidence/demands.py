@@ -101,6 +101,30 @@ _ONLINE = 10
 columns (torch 2.11, sm_90)."""
 
 
+def fewer_writes(kept: float) -> Edit:
+    """Return an edit that leaves this part of the stores."""
+
+    def edit(demand: Demand) -> None:
+        demand.written *= kept
+        for name in _OF_STORES:
+            setattr(demand, name, getattr(demand, name) * kept)
+
+    return edit
+
+
+def computes(times: float) -> Edit:
+    """Return an edit that runs so many times the instructions on what is loaded once."""
+
+    def edit(demand: Demand) -> None:
+        demand.issued *= times
+        demand.special *= times
+        demand.conversions *= times
+        demand.stalls *= times
+        demand.longest_stalls *= times
+
+    return edit
+
+
 def more_resident(times: float) -> Edit:
     """Return an edit that lets so many times as many blocks share a multiprocessor."""
 
@@ -154,6 +178,10 @@ def coalesced(demand: Demand) -> None:
     demand.l2_sectors = min(demand.l2_sectors, sectors)
 
 
+_OF_STORES = (
+    "store_requests", "store_sectors", "warp_store_sectors", "block_store_sectors", "partial",
+    "fragments",
+)  # fmt: skip
 _SECTOR = 32
 _SECTORS_OF_A_LINE = 4
 _OF_A_BLOCK = (
