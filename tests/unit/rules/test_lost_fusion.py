@@ -1,0 +1,263 @@
+"""Kernels that could be one: what it costs, why they are two, and what is no finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from handmade import candidate
+from handmade_fusion import BLOCKS, POINTS, moving, passing, step, tensor
+
+from perfcli.diff.compare import compare
+from perfcli.model import (
+    Buffer,
+    ExternCall,
+    Finding,
+    KernelFacts,
+    Launch,
+    OperatorCall,
+    OperatorWork,
+    OptionValue,
+    Run,
+    Variant,
+)
+from perfcli.predict.step import estimate_run
+from perfcli.rules._evidence.splits import KERNEL_SECONDS
+from perfcli.rules.lost_fusion import RULE
+
+LIMIT = "exceeds max fusion"
+SETTINGS: Mapping[str, OptionValue] = {"max_fusion_size": 4, "force_pointwise_cat": False}
+
+
+def pair(told: str | None = LIMIT, **more: Any) -> tuple[KernelFacts, KernelFacts]:
+    """A kernel that writes what the next one reads."""
+    first = passing("triton_poi_fused_add_0", "add", reads=["arg0_1"], writes=["buf0"])
+    refused = {} if told == "" else None if told is None else {first.name: told}
+    second = passing(
+        "triton_poi_fused_mul_1", "mul", reads=["buf0"], writes=["result"], refused=refused, **more
+    )
+    return first, second
+
+
+def found(*kernels: KernelFacts, **more: Any) -> list[Finding]:
+    return list(RULE.of_run(step(*kernels, **{"settings": SETTINGS, **more})))
+
+
+def seconds(loads: int, stores: int) -> float:
+    """A kernel that is made to load and store as much, beside nothing else that is cached."""
+    names = [f"arg{n}_1" for n in range(loads)]
+    alone = passing("alone", "a", reads=names, writes=["result"])
+    config = candidate(
+        blocks_per_sm=8, registers=32,
+        work=moving([b.argument for b in alone.buffers if b.is_read], stores),
+    )  # fmt: skip
+    buffers = alone.buffers if stores else alone.buffers[:-1]
+    (made,) = step(replace(alone, candidates=(config,), buffers=buffers)).kernels
+    assert made.step_seconds is not None
+    return made.step_seconds
+
+
+def test_a_limit_keeps_two_kernels_apart() -> None:
+    (finding,) = found(*pair())
+    assert finding.kernels == (0, 1)
+    assert "16.8 MB go through memory" in finding.headline
+    assert finding.evidence[0] == ("why they are not fused: the limit max_fusion_size, which is 4")
+    assert "Inductor's scheduler says: exceeds max fusion" in finding.evidence
+    assert [dict(cure.options) for cure in finding.cures] == [{"max_fusion_size": 64}]
+    assert finding.amount == 4 * POINTS
+
+
+def test_the_cost_is_a_write_a_read_and_a_launch() -> None:
+    (finding,) = found(*pair())
+    before = step(*pair())
+    now = sum(kernel.step_seconds or 0.0 for kernel in before.kernels)
+    # Without what is passed on the first only loads, the second only stores.
+    first = seconds(1, 0)
+    assert finding.cost is not None
+    # What stays of the second one is a kernel that stores 16.8 MB: at the memory's 4.8 TB/s.
+    least, most = 4 * POINTS / 4.8e12, now
+    stays = now - finding.cost.seconds + KERNEL_SECONDS
+    assert first < stays < first + most
+    assert least < finding.cost.seconds < now
+    assert finding.cost.share == pytest.approx(finding.cost.seconds / now)
+
+
+def test_what_something_else_reads_is_still_written() -> None:
+    first, second = pair()
+    third = passing("triton_poi_fused_sub_2", "sub", reads=["buf0"], writes=["result2"])
+    (alone,), (shared,) = found(first, second), found(first, second, third)
+    assert alone.cost is not None and shared.cost is not None
+    assert shared.cost.seconds < alone.cost.seconds
+    assert not any("nothing else" in line for line in shared.evidence)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "why"),
+    [
+        (pair(None), "a run of an earlier version does not know why"),
+        (pair(""), "nothing was refused"),
+        (pair("intermediate nodes between node1 & node2"), "it could not be"),
+        (pair("Fusion will increase peak memory"), "it is meant"),
+        (pair(kind="template"), "a product"),
+        (pair(sizes={"x": 8 * POINTS}), "each element is read eight times"),
+        (pair(launches=2), "one is launched more often"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_no_finding(kernels: tuple[KernelFacts, ...], why: str) -> None:
+    assert found(*kernels) == []
+
+
+def test_an_operator_in_between_that_both_need_is_no_finding() -> None:
+    first, second = pair()
+    second = replace(
+        second, buffers=(*second.buffers, tensor("buf9", "input")), bytes_read=8 * POINTS
+    )
+    given = {"read": tensor("", "input"), "written": tensor("", "output")}
+    call = OperatorCall((given["read"], given["written"]))
+    extern = ExternCall("aten.mm.out", "forward 0", 1, (call,))
+    launches = (
+        Launch("forward 0", first.name),
+        Launch("forward 0", "aten.mm.out", extern=True, operands=("buf0", "buf9"), call=0),
+        Launch("forward 0", second.name),
+    )
+    assert found(first, second, externs=(extern,), launches=launches) == []
+    (finding,) = found(first, second)  # without it there is one
+    assert finding.code == "PC501"
+
+
+def test_a_hundredth_of_the_step_is_none() -> None:
+    rest = passing("triton_poi_fused_rest_9", "rest", reads=["arg8_1"], writes=["other"])
+    assert len(found(*pair())) == 1
+    assert found(*pair(), replace(rest, launches=200)) == []
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "cause", "advice"),
+    [
+        (("x",), "with dynamic sizes", "keep sizes static"),
+        ((), "in another order, or another view", "one layout"),
+    ],
+)
+def test_what_does_not_match(dynamic: tuple[str, ...], cause: str, advice: str) -> None:
+    (finding,) = found(*pair("no shared data due to indexing mismatch", dynamic_sizes=dynamic))
+    assert cause in finding.evidence[0]
+    assert advice in finding.advice
+
+
+def cat(parts: int, node: str = "add") -> tuple[KernelFacts, KernelFacts]:
+    shape = (BLOCKS, 1024 // parts)
+    written = [
+        tensor(f"buf{n}", "output", part_of="buf9", shape=shape, bytes=4 * POINTS // parts)
+        for n in range(parts)
+    ]
+    first = passing(
+        "triton_poi_fused_cat_0", node, reads=[], writes=[],
+        buffers=[tensor("arg0_1", "input"), *written],
+    )  # fmt: skip
+    second = passing("triton_poi_fused_mul_1", "mul", reads=["buf9"], writes=["result"], refused={})
+    return first, second
+
+
+def test_a_cat_that_is_put_together_in_memory() -> None:
+    (finding,) = found(*cat(2))
+    assert "a cat is put together in memory" in finding.evidence[0]
+    assert [dict(cure.options) for cure in finding.cures] == [{"force_pointwise_cat": True}]
+    assert finding.severity == "warning"
+
+
+def test_a_cat_of_too_many_parts_names_the_limit() -> None:
+    settings = {**SETTINGS, "max_pointwise_cat_inputs": 8}
+    (finding,) = found(*cat(16), settings=settings)
+    assert [dict(cure.options) for cure in finding.cures] == [{"max_pointwise_cat_inputs": 16}]
+
+
+def test_what_a_cat_of_costly_parts_gains_is_not_known() -> None:
+    (finding,) = found(*cat(2, "sin"))
+    assert finding.severity == "info"
+    assert finding.cost is None
+
+
+# --- operators that Inductor can't look into -----------------------------------------------------
+
+
+def called(op: str, *more: Buffer, shape: tuple[int, ...] = (BLOCKS, 1024)) -> Run:
+    """A kernel, and an operator that reads what it wrote and these."""
+    first = passing("triton_poi_fused_add_0", "add", reads=["arg0_1"], writes=["buf0"])
+    read, written = tensor("", "input"), tensor("", "output", shape=shape, bytes=POINTS)
+    work = OperatorWork("other", "fp32", 0.0, read.bytes, written.bytes)
+    call = OperatorCall((read, *more, written), work=work)
+    operands = ("buf0", *(f"arg{n + 5}_1" for n in range(len(more))), "buf1")
+    launches = (
+        Launch("forward 0", first.name),
+        Launch("forward 0", op, extern=True, operands=operands, call=0),
+    )
+    return step(first, externs=(ExternCall(op, "forward 0", 1, (call,)),), launches=launches)
+
+
+def test_a_custom_operator_after_a_kernel() -> None:
+    made = called("mine.quantise.default")
+    (finding,) = RULE.of_run(made)
+    assert finding.headline.startswith("mine.quantise.default is opaque to Inductor")
+    assert "it reads 16.8 MB and writes 4.19 MB" in finding.evidence[0]
+    assert finding.amount == 5 * POINTS
+    (extern,) = made.externs
+    assert extern.estimate is not None and finding.cost is not None
+    # All of the operator, and three quarters of what the kernel writes.
+    assert finding.cost.seconds > extern.estimate.seconds
+    assert finding.cost.low <= extern.estimate.seconds
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        called("aten.sort.default"),
+        called("mine.grouped_gemm.default"),
+        called("mine.flash_attn.default"),
+        called("mine.project.default", tensor("", "input", shape=(1024, 1024))),
+        called("mine.pool.default", shape=(16, 1024)),
+    ],
+    ids=["torch's own", "a product", "attention", "a matrix", "other rows"],
+)
+def test_operators_that_are_no_part_of_a_kernel(made: Run) -> None:
+    assert list(RULE.of_run(made)) == []
+
+
+# --- comparisons ---------------------------------------------------------------------------------
+
+
+def sides(**options: OptionValue) -> tuple[Run, Run]:
+    """One kernel, and the two that it becomes."""
+    whole = passing("triton_poi_fused_add_mul_0", "add", "mul", reads=["arg0_1"], writes=["result"])
+    base = step(whole, settings={"max_fusion_size": 64})
+    head = step(*pair(None), settings={"max_fusion_size": 4}, id="head")
+    return base, replace(head, variant=Variant("head", options=options))
+
+
+def test_one_kernel_that_became_two() -> None:
+    base, head = sides(max_fusion_size=4)
+    (finding,) = RULE.of_comparison(compare(base, head))
+    lost = sum(k.step_seconds or 0 for k in head.kernels) - (base.kernels[0].step_seconds or 0)
+    assert finding.cost is not None and finding.cost.seconds == pytest.approx(lost)
+    assert finding.headline.startswith("one kernel became 2 kernels, which take ")
+    assert finding.headline.endswith("fusion lost, by max_fusion_size")
+    assert [dict(cure.options) for cure in finding.cures] == [{"max_fusion_size": 64}]
+
+
+def test_two_kernels_that_became_one_for_the_better_are_none() -> None:
+    base, head = sides()
+    assert list(RULE.of_comparison(compare(head, base))) == []
+
+
+def test_fusion_overdone_is_named() -> None:
+    whole, head = sides()
+    slow = passing(
+        "triton_poi_fused_add_mul_0", "add", "mul", reads=["arg0_1"], writes=["result"],
+        instructions=4000.0,
+    )  # fmt: skip
+    (finding,) = RULE.of_comparison(compare(head, estimate_run(replace(step(slow), id="slow"))))
+    assert finding.headline.startswith("2 kernels became one kernel, which takes ")
+    assert "fusion overdone" in finding.headline
+    assert whole.kernels[0].step_seconds is not None
