@@ -41,6 +41,7 @@ _TIMES = 2
 """How often each result is computed, from which on it counts."""
 _LEAST_OF_WORK = 0.1
 """The part of a kernel's arithmetic below which nothing is estimated."""
+_ARITHMETIC = {"issue", "MUFU", "conversions", "code", "latency"}
 _KINDS = ("pointwise", "reduction", "persistent-reduction")
 
 
@@ -62,6 +63,14 @@ def _is_worth(cost: Cost | None) -> bool:
     )
 
 
+def _may_gain(kernel: KernelFacts, share: float) -> bool:
+    """Return whether it may save so much of a kernel's arithmetic, before that is estimated: where
+    the arithmetic holds it up, and no more than its part."""
+    bounds = kernel.estimate.bounds if kernel.estimate else {}
+    held_up = not _ARITHMETIC.isdisjoint(bounds)
+    return held_up and share * (kernel.step_seconds or 0.0) >= _LEAST_SECONDS
+
+
 # --- at every point of a larger kernel -----------------------------------------------------------
 
 
@@ -76,7 +85,7 @@ def _find_spread(run: Run, number: int, kernel: KernelFacts) -> Iterator[Finding
             small.append((origin, elements))
             again += weight * (points - elements)
     heavy = [each for each in small if is_heavy(each[0])]
-    if not heavy or again < _LEAST_OF_WORK * total:
+    if not heavy or again < _LEAST_OF_WORK * total or not _may_gain(kernel, again / total):
         return
     largest = max(elements for _, elements in heavy)
     passed_on = 2 * largest * _itemsize(kernel)
@@ -136,7 +145,7 @@ def _find_shared(run: Run, counted: list[tuple[int, KernelFacts]]) -> Iterator[F
         others = {n for o in kernel.origins for n in users[kernel.graph, o.node] if n > number}
         for other in sorted(others - done):
             shared = _list_shared(kernel, run.kernels[other])
-            if not any(map(is_heavy, shared)):
+            if not any(map(is_heavy, shared)) or not _may_gain(run.kernels[other], 1.0):
                 continue
             cost = _cost_of_shared(run, number, other, shared)
             if _is_worth(cost):
