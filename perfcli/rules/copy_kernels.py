@@ -14,12 +14,15 @@ layer's result into one tensor (pytorch #185346), chunks assigned to slices copy
 What to try: make the tensor where and how it is needed. One memory format for images
 (`channels_last`); no `.contiguous()` before what does without; parts written into one tensor that
 was allocated once, or joined once by `torch.cat` instead of slice by slice; `force_pointwise_cat`
-(or more `max_pointwise_cat_inputs`) where a kernel reads what is joined; `shape_padding=False`
-where a product is padded; weights kept in the dtype that they are used in.
+(or more `max_pointwise_cat_inputs`) where a kernel reads what is joined; sizes that are multiples
+of 16 bytes where a product is padded (`shape_padding`); weights kept in the dtype that they are
+used in.
 """
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Iterator
 
 from perfcli import units
@@ -99,8 +102,21 @@ def _sort_of(kernel: KernelFacts) -> str:
     read, written = ({b.dtype for b in kernel.buffers if role(b)} for role in (_reads, _writes))
     if read != written:
         return _CAST
-    dense = [b for b in kernel.buffers if b.is_read or b.is_written]
-    return _SAME if all(map(_is_dense, dense)) and len(dense) == 2 else _LAYOUT
+    return _SAME if _keeps_order(kernel) else _LAYOUT
+
+
+def _keeps_order(kernel: KernelFacts) -> bool:
+    """Return whether the elements lie one after the other as before: both tensors are contiguous,
+    the dimensions of one are parts of the other's, and threads that are neighbours move
+    neighbouring elements of both."""
+    both = [b for b in kernel.buffers if b.is_read or b.is_written]
+    if len(both) != 2 or not all(map(_is_dense, both)):
+        return False
+    one, two = (set(itertools.accumulate(buffer.shape, operator.mul)) for buffer in both)
+    work = kernel.expected.work if kernel.expected else None
+    accesses = (work.accesses if work else None) or ()
+    along = all(list(a.steps.values()) == [a.element_bytes] for a in accesses)
+    return (one <= two or two <= one) and bool(accesses) and along
 
 
 def _is_dense(buffer: Buffer) -> bool:
@@ -109,7 +125,7 @@ def _is_dense(buffer: Buffer) -> bool:
         if size > 1 and stride != length:
             return False
         length *= size
-    return buffer.bytes > 0
+    return True
 
 
 def _reads(buffer: Buffer) -> bool:
@@ -154,10 +170,12 @@ def _finding(flow: Dataflow, numbers: list[int], sort: str, cost: Cost) -> Findi
     if len(kernels) > 1:
         what = f"{first.name} and {units.plural(len(kernels) - 1, 'other kernel')} only copy"
     advice, cures = _mend(run, first, sort, users)
+    given = sort == _CAST and all(b.graph_input for b in first.buffers if b.is_read)
+    grave = (cost.share or 0.0) >= _LEAST_OF_INTERFACE[1] and not given
     moved = sum(kernel.step_bytes or 0 for kernel in kernels)
     return Finding(
         code=RULE.code,
-        severity="warning" if (cost.share or 0.0) >= _LEAST_OF_INTERFACE[1] else "info",
+        severity="warning" if grave else "info",
         headline=f"{what} {units.size(moved)}{for_whom if len(kernels) == 1 else ''}: {sort}",
         kernels=tuple(numbers),
         evidence=tuple(_describe(flow, kernel) for kernel in kernels[:_MOST_NAMED]),
@@ -192,10 +210,14 @@ def _mend(
 ) -> tuple[str, tuple[Cure, ...]]:
     """Return what to do in the model, or options."""
     product = any(word in _PRODUCTS for user in users for word in user.split(".")[1:2])
+    if sort == _PAD and product and run.settings.get("force_shape_pad") is True:
+        return "", (Cure({"force_shape_pad": False}, "pads products only where that is faster"),)
     if sort == _PAD and product:
-        name = "force_shape_pad" if run.settings.get("force_shape_pad") is True else "shape_padding"
-        if run.settings.get(name) is True:
-            return "", (Cure({name: False}, "multiplies what is not padded"),)
+        return (
+            "give the product sizes that are multiples of 16 bytes in the model: what is aligned "
+            "is not padded, and unaligned ones are slower (shape_padding)",
+            (),
+        )
     if sort == _PAD:
         return "make the tensor with its padded size, and fill the rest once", ()
     if sort == _SCATTER:
@@ -205,7 +227,7 @@ def _mend(
         return _mend_cat(run, generated)
     if sort == _CAST:
         dtypes = sorted({b.dtype for b in kernel.buffers if b.is_written})
-        return f"keep it in {' and '.join(dtypes)}: cast it once, not in each step", ()
+        return f"keep it in {' and '.join(dtypes)} instead of casting it in each step", ()
     if sort == _SAME and kernel.dynamic_sizes:
         return (
             "keep sizes static that do not vary (dynamic=False, mark_static): with dynamic ones "

@@ -345,6 +345,8 @@ def _compare(comparison: Comparison) -> Iterator[Finding]:
         if not match.base or not match.head or len(match.base) == len(match.head):
             continue
         more = len(match.head) > len(match.base)
+        if not more and match.relation != "fused":
+            continue
         if more and any(kernels <= set(match.head) for kernels in known):
             continue  # the head alone shows it, with its reason
         cost = estimate_loss(comparison.base, match.base, comparison.head, match.head)
