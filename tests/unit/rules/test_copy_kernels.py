@@ -37,9 +37,10 @@ def in_order(kernel: KernelFacts, step: int = 4) -> KernelFacts:
     """A kernel whose neighbouring threads move elements that are so many bytes apart."""
     (config,) = kernel.candidates
     assert config.work is not None
-    found = tuple(
-        MemoryAccess(kind, argument, 1, 4, 32, 128, 128, 128, 128, steps={"x": step}, along="x")
-        for kind, argument in (("load", "in_ptr_buf0"), ("store", "out_ptr_buf1"))
+    counts = (32.0, 128.0, 128.0, 128.0, 128.0)
+    found = (
+        MemoryAccess("load", "in_ptr_buf0", 1, 4, *counts, steps={"x": step}, along="x"),
+        MemoryAccess("store", "out_ptr_buf1", 2, 4, *counts, steps={"x": step}, along="x"),
     )
     work = replace(config.work, accesses=found)
     return replace(kernel, candidates=(replace(config, work=work),))
