@@ -398,8 +398,11 @@ def _reason_between(comparison: Comparison, match: Match, more: bool) -> _Reason
         for name in differ
         if name in base.settings and base.settings[name] != head.settings.get(name)
     }
+    cats = [_has_cat(run, numbers) for run, numbers in ((base, match.base), (head, match.head))]
+    changed = _CATS.get((cats[0], cats[1], more), "")
     if back:
-        return _Reason(f"by {', '.join(back)}", options=back)
+        by = f"by {', '.join(back)}"
+        return _Reason(f"{changed}, {by}" if changed else by, options=back)
     if head.dynamic and not base.dynamic:
         return _Reason("sizes are dynamic now", _STATIC)
     if more and any({s.first, s.second} <= set(match.head) for s in find_splits(head)):
@@ -407,9 +410,11 @@ def _reason_between(comparison: Comparison, match: Match, more: bool) -> _Reason
             "the reduction is split into two stages",
             "reduce along the contiguous axis: .contiguous() or a transpose before it",
         )
-    cats = [_has_cat(run, numbers) for run, numbers in ((base, match.base), (head, match.head))]
     if more and cats[0]:
-        return _Reason("the cat is no longer inlined", options={"force_pointwise_cat": True})
+        cure = {"force_pointwise_cat": True} if "force_pointwise_cat" in head.settings else None
+        return _Reason(changed or _CATS[True, False, True], "inline the cat", cure)
+    if changed:
+        return _Reason(changed, "keep it in memory: max_pointwise_cat_inputs below its parts")
     told = _told_among(head, match.head) if more else ""
     if told:
         return _Reason(f"Inductor's scheduler says: {told}", "let both work on one layout")
@@ -417,6 +422,13 @@ def _reason_between(comparison: Comparison, match: Match, more: bool) -> _Reason
         versions = f"torch {base.environment.torch} → {head.environment.torch}"
         return _Reason(f"with {versions}", "compare the options of both releases")
     return _Reason("why is not known", "look for what changed at this line of the model")
+
+
+_CATS = {
+    (True, False, True): "the cat is put together in memory",
+    (False, True, False): "the cat is inlined into the kernel that reads it",
+}
+"""Whether base and head have a cat in these kernels, and whether these are more now."""
 
 
 def _has_cat(run: Run, numbers: tuple[int, ...]) -> bool:

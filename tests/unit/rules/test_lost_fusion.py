@@ -261,3 +261,13 @@ def test_fusion_overdone_is_named() -> None:
     assert finding.headline.startswith("2 kernels became one kernel, which takes ")
     assert "fusion overdone" in finding.headline
     assert whole.kernels[0].step_seconds is not None
+
+
+def test_a_cat_that_is_inlined_is_named() -> None:
+    _, head = sides()
+    slow = passing(
+        "triton_poi_fused_cat_0", "add", "cat", "mul", reads=["arg0_1"], writes=["result"],
+        instructions=4000.0,
+    )  # fmt: skip
+    (finding,) = RULE.of_comparison(compare(head, replace(step(slow), id="slow")))
+    assert "fusion overdone, the cat is inlined into the kernel that reads it" in finding.headline
