@@ -37,9 +37,13 @@ class Judged:
     """Why it was not run; the rest is empty then."""
     first_lines: str = ""
     right: bool = False
-    """The bad side is called worse; where it is not its time that is worse, the top says what."""
+    """The bad side is called worse, or likely to be slower; where it is not its time that is worse,
+    the top says what."""
+    called_worse: bool = False
+    """It is called worse."""
     misled: bool = False
-    """The bad side is called the same or better, and the top does not say what is worse."""
+    """The bad side is called the same or better, or likely to be faster, and the top does not say
+    what is worse."""
     cause_on_top: bool = False
     cause: bool = False
     """On top, or a finding of the bad side names it."""
@@ -77,11 +81,15 @@ def judge(name: str, case: Reported, heard: Heard) -> Judged:
     on_top = any(code in said for code in case.codes) or _speaks_of(case.cause, [said])
     told_otherwise = case.metric in ("compile time", "recompilations") and on_top
     false = [f for f in heard.of_good if _is_alarm(f, case)]
+    about_time = case.metric == "time" and outcome == "unknown"
+    likely = {word: about_time and f"{word} in " in heard.first_lines for word in ("slower", "faster")}
+    called_better = outcome in ("same", "better") and _misleads(case, outcome)
     return Judged(
         name,
         first_lines=heard.first_lines,
-        right=outcome == "worse" or told_otherwise,
-        misled=outcome in ("same", "better") and not told_otherwise and _misleads(case, outcome),
+        right=outcome == "worse" or likely["slower"] or told_otherwise,
+        called_worse=outcome == "worse",
+        misled=(called_better or likely["faster"]) and not told_otherwise,
         cause_on_top=on_top,
         cause=on_top or bool(naming),
         cure=_speaks_of(case.cure, map(_proposal, naming))

@@ -10,6 +10,7 @@ from reported_judged import Judged
 
 COUNTED = {
     "right direction on top": "right",
+    "… of these called worse": "called_worse",
     "cause named": "cause",
     "… of these on top": "cause_on_top",
     "cure named": "cure",
@@ -55,7 +56,8 @@ Problems that people reported in public, rebuilt and asked of perfcli: {cases} r
 each in [bench/reported/](../bench/reported). Written by `make reported`; {date}, without a GPU, \
 torch {default} where the file names no other. The reporters' numbers are theirs, taken on their \
 devices. "Right" means that the side with the problem is called worse when it is compared with its \
-good twin; the cause is "on top" when the lines before the first blank one name it, "below" when a \
+good twin, or "likely", where the verdict is UNSURE and says that it is slower in at least seven of \
+ten such cases (faster would be misled); the cause is "on top" when the lines before the first blank one name it, "below" when a \
 finding does. `explain` sees the bad side alone, and has to stay silent about the good twin.
 
 The cases with even numbers could be looked at while the rules were written; those with odd \
@@ -89,7 +91,9 @@ def _row(case: Reported, one: Judged) -> str:
     if one.missing:
         cells = [f"not run: {one.missing}", "", "", "", ""]
     else:
-        direction = "right" if one.right else "**misled**" if one.misled else "not seen"
+        direction = "**misled**" if one.misled else "not seen"
+        if one.right:
+            direction = "right" if one.called_worse else "likely"
         cause = "on top" if one.cause_on_top else "below" if one.cause else "–"
         named = "names it" if one.explained else ", ".join(one.found) or "silent"
         twin = "; ".join(one.false) or "silent"

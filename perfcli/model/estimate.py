@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Literal
 
 from perfcli.model.timing import TimeVerdict
@@ -28,6 +29,8 @@ LEAST_SECONDS = 3e-6
 decide."""
 BYTES = "bytes"
 """``TimeEstimate.kind`` where nothing but its bytes is known of a launch."""
+_EIGHTY_PERCENT = NormalDist().inv_cdf(0.9)
+"""Standard deviations from the middle within which 80 % lie."""
 _FAR = 2.0
 """Times the distance from the estimate to the end of its interval."""
 
@@ -315,3 +318,19 @@ class EstimatedChange:
     """Changed kernels that could not be estimated, and why: with any, the verdict is UNSURE."""
     rough: tuple[str, ...] = ()
     """Changed kernels of which only the bytes are known, and why: their intervals are wide."""
+
+    @property
+    def chance_slower(self) -> float | None:
+        """Return how likely the head is slower, 0 to 1, by a normal distribution whose middle 80 %
+        are the interval; None where the ratio is not known well enough to say so. Held against
+        measured pairs in docs/time.md."""
+        if self.missing or self.rough or not (self.ratio and self.low and self.high):
+            return None
+        spread = math.log(self.high / self.low) / 2 / _EIGHTY_PERCENT
+        if not spread:
+            return None
+        # With launches that decide, the interval is wider on one side.
+        hosts = self.base.waits_for_host or self.head.waits_for_host
+        middle = math.log(self.low * self.high) / 2 if hosts else math.log(self.ratio)
+        return NormalDist().cdf(middle / spread)
+

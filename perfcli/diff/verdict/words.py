@@ -520,15 +520,33 @@ def _say_why_unsure(estimate: EstimatedChange) -> str:
     for kernels in (estimate.missing, estimate.rough):
         if kernels:
             return kernels[0] + (f" (and {len(kernels) - 1} more)" if len(kernels) > 1 else "")
-    least = units.percent(LEAST_CHANGE)
+    likelier = _say_what_is_likelier(estimate)
     hosts = [side.host for side in (estimate.base, estimate.head) if side.host is not None]
     if (estimate.base.waits_for_host or estimate.head.waits_for_host) and len(hosts) == 2:
         launches = " → ".join(units.count(host.launches) for host in hosts)
         return (
-            f"launches decide so short a step ({launches}), unless CUDA graphs are recorded: the "
-            "device's time alone does not"
+            f"{likelier}launches decide so short a step ({launches}), unless CUDA graphs are "
+            "recorded: the device's time alone does not"
         )
+    least = units.percent(LEAST_CHANGE)
+    if likelier:
+        return f"{likelier}the interval includes no change (less than {least}) as well"
     return f"the interval includes both no change (less than {least}) and more"
+
+
+_LIKELY = 7
+"""Of ten: rarer than that is not worth a word."""
+
+
+def _say_what_is_likelier(estimate: EstimatedChange) -> str:
+    """Return ``slower in 8 of 10 such cases, but ``, or nothing where it may as well be faster."""
+    chance = estimate.chance_slower
+    if chance is None:
+        return ""
+    number = min(int(10 * max(chance, 1 - chance)), 9)
+    if number < _LIKELY:
+        return ""
+    return f"{'slower' if chance > 0.5 else 'faster'} in {number} of 10 such cases, but "
 
 
 def advise(estimate: EstimatedChange) -> str:

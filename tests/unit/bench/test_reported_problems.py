@@ -110,6 +110,14 @@ def test_a_worse_side_called_same_or_better_misleads(outcome: str, misled: bool)
     assert (judged.right, judged.misled) == (False, bool(misled))
 
 
+@pytest.mark.parametrize("word", ["slower", "faster"])
+def test_what_is_likely_counts_as_said(word: str) -> None:
+    top = f"UNSURE  step 1 → 2 µs\ncure    x=1\nwhy     {word} in 8 of 10 such cases, but"
+    judged = judge("a_2", CASE, heard("unknown", top))
+    slower = word == "slower"
+    assert (judged.right, judged.called_worse, judged.misled) == (slower, False, not slower)
+
+
 def test_compile_time_is_right_where_the_top_names_it() -> None:
     case = replace(CASE, metric="compile time", codes=frozenset({"PC604"}))
     assert judge("a_2", case, heard("same", "SAME\nbesides PC604 compiled in 9 s, was 3")).right

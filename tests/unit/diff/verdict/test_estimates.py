@@ -403,3 +403,28 @@ def test_library_operators_alone_may_change_a_steps_time(
     concluded = conclude(replace(found, estimate=change))
     assert concluded.outcome == outcome
     assert concluded.reason.startswith("estimated step 1.000 → 2.000 µs")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "head", "said"),
+    [
+        # Ratios of 1.2, 1.2, 0.833 and 1.039; the middle 80 % of a normal distribution reach 1.2816
+        # standard deviations to each side.
+        (0.8, 1.8, 108.0, "slower in 7 of 10 such cases, but the interval includes no change"),
+        (0.97, 1.485, 108.0, "slower in 8 of 10 such cases, but the interval includes no change"),
+        (0.5556, 1.25, 56.67, "faster in 7 of 10 such cases, but the interval includes no change"),
+        (0.9, 1.2, 85.45, "the interval includes both no change (less than 2 %) and more"),
+    ],
+)
+def test_unsure_says_what_is_likelier(low: float, high: float, head: float, said: str) -> None:
+    found = conclude(estimated("unsure", low, high, base=90.0, head=head))
+    assert found.because is not None
+    assert found.because.why.startswith(said)
+
+
+def test_nothing_is_likelier_where_a_kernel_has_no_estimate() -> None:
+    given = estimated("unsure", 0.97, 1.485, base=90.0, head=108.0)
+    assert given.estimate is not None
+    assert given.estimate.chance_slower == pytest.approx(0.86, abs=0.02)
+    for lacking in ({"missing": ("a: not counted",)}, {"rough": ("b: its bytes alone",)}):
+        assert replace(given.estimate, **lacking).chance_slower is None  # type: ignore[arg-type]
