@@ -82,7 +82,9 @@ def judge(name: str, case: Reported, heard: Heard) -> Judged:
     told_otherwise = case.metric in ("compile time", "recompilations") and on_top
     false = [f for f in heard.of_good if _is_alarm(f, case)]
     about_time = case.metric == "time" and outcome == "unknown"
-    likely = {word: about_time and f"{word} in " in heard.first_lines for word in ("slower", "faster")}
+    likely = {
+        word: about_time and f"{word} in " in heard.first_lines for word in ("slower", "faster")
+    }
     called_better = outcome in ("same", "better") and _misleads(case, outcome)
     return Judged(
         name,

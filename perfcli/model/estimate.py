@@ -333,4 +333,3 @@ class EstimatedChange:
         hosts = self.base.waits_for_host or self.head.waits_for_host
         middle = math.log(self.low * self.high) / 2 if hosts else math.log(self.ratio)
         return NormalDist().cdf(middle / spread)
-
