@@ -57,9 +57,9 @@ each in [bench/reported/](../bench/reported). Written by `make reported`; {date}
 torch {default} where the file names no other. The reporters' numbers are theirs, taken on their \
 devices. "Right" means that the side with the problem is called worse when it is compared with its \
 good twin; "likely", that the verdict is UNSURE and says that it is slower in at least seven of \
-ten such cases (to say faster would be to mislead). The cause is "on top" when the lines before the \
-first blank one name it, "below" when a finding does. `explain` sees the bad side alone, and has \
-to stay silent about the good twin.
+ten such cases (to say faster would be to mislead). The cause is "on top" when the lines before \
+the first blank one name it, "below" when a finding does. `explain` sees the bad side alone, and \
+has to stay silent about the good twin.
 
 The cases with even numbers could be looked at while the rules were written; those with odd \
 numbers could not."""
