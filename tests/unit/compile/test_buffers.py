@@ -57,10 +57,11 @@ def test_a_reduction_over_rows(compile_run: Compile) -> None:
     assert kernel.sizes == {"x": ROWS, "r0_": COLUMNS}
     assert kernel.dynamic_sizes == ()
     matrix = ("bfloat16", (ROWS, COLUMNS), (COLUMNS, 1), ROWS * COLUMNS * BF16)
+    row = ("bfloat16", (COLUMNS,), (1,), COLUMNS * BF16)
     assert kernel.buffers == (
-        Buffer("in_ptr0", "arg0_1", "input", *matrix, graph_input=True),
-        Buffer("in_ptr1", "arg1_1", "input", "bfloat16", (COLUMNS,), (1,), COLUMNS * BF16, True),
-        Buffer("out_ptr1", "buf1", "output", *matrix),
+        Buffer("in_ptr0", "arg0_1", "input", *matrix, graph_input=True, graph_output=False),
+        Buffer("in_ptr1", "arg1_1", "input", *row, graph_input=True, graph_output=False),
+        Buffer("out_ptr1", "buf1", "output", *matrix, graph_output=True),
     )
     read = sum(b.bytes for b in kernel.buffers if b.role == "input")
     assert read == kernel.bytes_read
