@@ -17,6 +17,10 @@ _COPIES = ("view", "reshape", "permute", "expand", "clone", "slice", "select", "
            "squeeze", "transpose", "convert_element_type", "full", "constant_pad", "split",
            "getitem", "alias", "t_", "stack")  # fmt: skip
 
+_OF_INDICES = ("roll", "flip", "rot90", "arange", "index", "gather")
+"""ATen operators whose parts compute where an element lies, such as the ``fmod`` of ``roll``; that
+is integer arithmetic of a few instructions."""
+
 
 def word_of(origin: Origin) -> str:
     """Return ``sin`` of the node ``sin_3``; nodes are finer than the operators that they are made
@@ -29,12 +33,18 @@ def word_of(origin: Origin) -> str:
 
 def is_heavy(origin: Origin) -> bool:
     """Return whether it takes many instructions for each element."""
-    return word_of(origin) in _HEAVY
+    return word_of(origin) in _HEAVY and not _is_of_indices(origin)
+
+
+def _is_of_indices(origin: Origin) -> bool:
+    return origin.op.removeprefix("aten.").startswith(_OF_INDICES)
 
 
 def weigh_node(origin: Origin) -> int:
     """Return the instructions of an FX node for each of its elements; 0 for what only moves."""
     word = word_of(origin)
+    if _is_of_indices(origin):
+        return 1
     return 0 if word.startswith(_COPIES) else _HEAVY.get(word, 1)
 
 

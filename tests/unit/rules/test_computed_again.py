@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,14 @@ def test_what_hides_behind_memory_is_none() -> None:
 
 def test_a_whole_is_computed_once() -> None:
     assert found(scatter(part=WHOLE)) == []
+
+
+def test_what_says_where_an_element_lies_is_not_computed_again() -> None:
+    """Inductor makes ``roll`` of an ``fmod`` of its indices."""
+    whole = scatter()
+    index = tuple(replace(o, node="fmod", op="aten.roll.default") for o in whole.origins[:2])
+    assert found(whole) != []
+    assert found(replace(whole, origins=(*index, *whole.origins[2:]))) == []
 
 
 def twice(instructions: float, *shared: str) -> tuple[KernelFacts, KernelFacts]:
