@@ -160,6 +160,9 @@ def _weigh(vectors: Change, base: Sequence[KernelFacts], head: Sequence[KernelFa
     return vectors if scalars == vectors.outcome else replace(vectors, outcome="same")
 
 
+UNRECORDED = "obstacles_to_cuda_graphs"
+
+
 def totals(base: Run, head: Run) -> tuple[Change, ...]:
     """Return the metrics of all kernels, then those that only a whole run has."""
     whole = (
@@ -168,6 +171,7 @@ def totals(base: Run, head: Run) -> tuple[Change, ...]:
         _change("graphs", len(base.graphs), len(head.graphs)),
         _change("graph_breaks", _graph_breaks(base), _graph_breaks(head)),
         _change("recompilations", _count_recompilations(base), _count_recompilations(head)),
+        _compare_unrecorded(base, head),
     )
     known = [c for c in whole if not (c.base is None and c.head is None)]
     of_kernels = [c for c in changes(base.kernels, head.kernels) if c.metric != "occupancy"]
@@ -189,6 +193,21 @@ def _count_recompilations(run: Run) -> Value:
         return None
     refused = any(each.refused for call in found.varied for each in call.compilations)
     return sum(len(call.compilations) for call in found.varied) + refused
+
+
+def _compare_unrecorded(base: Run, head: Run) -> Change:
+    """Return how many things keep graphs from being recorded whole as CUDA graphs, where both sides
+    ask for these."""
+    before, after = _count_obstacles(base), _count_obstacles(head)
+    if before is None or after is None:
+        return Change(UNRECORDED, None, None, "same")
+    return _change(UNRECORDED, before, after)
+
+
+def _count_obstacles(run: Run) -> int | None:
+    if run.settings.get("triton.cudagraphs") is not True or run.graph_obstacles is None:
+        return None
+    return sum(each.effect != "recorded again" for each in run.graph_obstacles)
 
 
 def _compare_peaks(base: Run, head: Run) -> Change:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfcli.diff.compile_time import decides_alone
-from perfcli.diff.metrics import DECIDING, is_trifling
+from perfcli.diff.metrics import DECIDING, UNRECORDED, is_trifling
 from perfcli.model import (
     OUTCOME_OF,
     Change,
@@ -93,15 +93,19 @@ class _Ruling:
 
 def _decide(comparison: Comparison) -> _Ruling:
     """Return what the strongest evidence of a comparison says."""
-    return _add_compiling(_decide_step(comparison), comparison)
+    return _add_beside_kernels(_decide_step(comparison), comparison)
 
 
-def _add_compiling(ruling: _Ruling, comparison: Comparison) -> _Ruling:
-    """Return the ruling with what compiling takes, where that changed gravely, or how often other
-    sizes compile again: worse if nothing else changed, else beside what decided."""
-    compiled = _find_again(comparison) or comparison.compiled
-    if compiled is None or not (compiled.metric == _AGAIN or decides_alone(compiled)):
+def _add_beside_kernels(ruling: _Ruling, comparison: Comparison) -> _Ruling:
+    """Return the ruling with what lies beside the kernels, where that changed gravely: what keeps
+    CUDA graphs from being recorded, how often other sizes compile again, what compiling takes.
+    Worse if nothing else changed, else beside what decided. CUDA graphs that are no longer recorded
+    are worse also where the device's time can't be told: the host's is added to it."""
+    compiled = _find_beside_kernels(comparison) or comparison.compiled
+    if compiled is None or not (compiled.metric in _BESIDE or decides_alone(compiled)):
         return ruling
+    if compiled.metric == UNRECORDED and (ruling.outcome, compiled.outcome) == ("unknown", "worse"):
+        ruling = replace(ruling, outcome="same", finding=None)
     if ruling.outcome == "unknown" and ruling.finding and ruling.finding.metric == "compilations":
         ruling = replace(ruling, outcome="same", finding=None)
     statement = _Statement(compiled, compiled.outcome)
@@ -115,13 +119,13 @@ def _add_compiling(ruling: _Ruling, comparison: Comparison) -> _Ruling:
     return ruling
 
 
-_AGAIN = "recompilations"
+_BESIDE = (UNRECORDED, "recompilations")
 
 
-def _find_again(comparison: Comparison) -> Change | None:
-    """Return the change of how often other sizes compile again, if there is one."""
-    again = next((c for c in comparison.totals if c.metric == _AGAIN), None)
-    return again if again is not None and again.outcome in ("worse", "better") else None
+def _find_beside_kernels(comparison: Comparison) -> Change | None:
+    """Return the first of these metrics that changed, if one did."""
+    changed = {c.metric: c for c in comparison.totals if c.outcome in ("worse", "better")}
+    return next((changed[metric] for metric in _BESIDE if metric in changed), None)
 
 
 def _decide_step(comparison: Comparison) -> _Ruling:

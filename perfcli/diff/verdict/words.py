@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfcli import units
-from perfcli.diff.metrics import DECIDING, launched_kernels
+from perfcli.diff.metrics import DECIDING, UNRECORDED, launched_kernels
 from perfcli.diff.verdict.decide import (
     _Counted,
     _is_sure,
@@ -332,7 +332,11 @@ def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
     return replace(because, change=f"{because.change}, {code}", code=code) if code else because
 
 
-_BESIDE_KERNELS = {"recompilations": "PC603", "compile_cpu_seconds": "PC604"}
+_BESIDE_KERNELS = {
+    UNRECORDED: "PC602",
+    "recompilations": "PC603",
+    "compile_cpu_seconds": "PC604",
+}
 """Metrics that no kernel is to blame for, and the finding that says more."""
 
 
