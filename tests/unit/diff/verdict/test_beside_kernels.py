@@ -1,4 +1,4 @@
-"""What lies beside the kernels decides where nothing else does: CUDA graphs that are not recorded."""
+"""CUDA graphs that are not recorded decide where nothing else does."""
 
 from __future__ import annotations
 
