@@ -59,6 +59,8 @@ def import_(
     try:
         output.write_document("run", {"run": shown}, json)
     finally:
-        view = output.screen().run(shown, found.shown_path, found.reference, quiet, top)
+        view = output.screen().run(
+            shown, found.shown_path, found.reference, quiet, top, sortable=False
+        )
         output.show(view, json)
     return 0 if found.path else PerfcliError.exit_code

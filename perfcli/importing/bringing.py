@@ -245,7 +245,7 @@ def fingerprint(paths: Sequence[Path], options: ImportOptions) -> str:
     return digest.hexdigest()
 
 
-FORMAT = 1
+FORMAT = 2
 """Grows when the same files are read as something else."""
 
 

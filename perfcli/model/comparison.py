@@ -240,6 +240,7 @@ class Screen(Protocol[View_co]):
         brief: bool = False,
         top: int = 0,
         sort: str = "",
+        sortable: bool = True,
     ) -> View_co: ...
 
     def kernel(

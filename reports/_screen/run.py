@@ -42,17 +42,19 @@ def show_run(
     brief: bool = False,
     top: int = 0,
     sort: str = "",
+    sortable: bool = True,
 ) -> RenderableType:
     """Show one run alone: what was compiled, its costliest kernels by the column ``sort``, ``top``
     of them (0: all), and its extern operators; in brief how to name it. Without ``sort``, the
-    column is the estimated time, or the bytes where there is none."""
+    column is the estimated time, or the bytes where there is none. What is left out is said with
+    the command's options; ``sortable`` says whether it has --sort."""
     if brief:
         return Text(units.printable(reference))
     sort = sort or _choose_order(run.kernels)
     ordered = _order(run.kernels, sort)
     return Group(
         *_draw_head(run),
-        *_list_costliest(run, ordered[: top or None], sort),
+        *_list_costliest(run, ordered[: top or None], sort, sortable),
         *_list_externs(run),
         *_draw_end(run, path, reference),
     )
@@ -121,7 +123,7 @@ def _write_spilled(kernels: Sequence[KernelFacts]) -> list[str]:
 def _write_step(run: Run) -> list[str]:
     """Return ``141 µs by estimate``, and of how many kernels where some have none."""
     known = [kernel for kernel in run.kernels if kernel.estimate is not None]
-    if not known:
+    if not any(kernel.launches for kernel in known):
         return []
     of = f" of {len(known)} of them" if len(known) < len(run.kernels) else ""
     return [f"{units.seconds(sum(map(_seconds_of, known)))} by estimate{of}"]
@@ -145,7 +147,9 @@ def _draw_breaks(run: Run) -> Iterator[RenderableType]:
 # --- the kernels -----------------------------------------------------------------------------
 
 
-def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[RenderableType]:
+def _list_costliest(
+    run: Run, numbers: Sequence[int], sort: str, sortable: bool
+) -> list[RenderableType]:
     """Return a table of these kernels with the column that they are sorted by in front, and a line
     about those that it leaves out."""
     if not run.kernels:
@@ -172,7 +176,8 @@ def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[Rendera
     if not left:
         return parts
     titles = ", ".join(column.title for column in columns if column.title != BOUND)
-    more = f"… and {left} more: --top 0 lists all, --sort COLUMN orders by another ({titles})"
+    more = f"… and {left} more: --top 0 lists all"
+    more += f", --sort COLUMN orders by another ({titles})" if sortable else ""
     return [*parts, Text(more, style="dim")]
 
 

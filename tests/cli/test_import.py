@@ -48,6 +48,11 @@ def test_import_stores_a_run_and_shows_its_times(perfcli: Any, traces: tuple[str
     assert f"stored as .perfcli/runs/{stored.header.id}.json" in result.out
 
 
+def test_only_options_that_import_has_are_offered(perfcli: Any, traces: tuple[str, str]) -> None:
+    lines = perfcli("import", traces[0], "--top", "3").out.splitlines()
+    assert "… and 7 more: --top 0 lists all" in lines
+
+
 def test_what_was_imported_is_not_read_again(perfcli: Any, traces: tuple[str, str]) -> None:
     first = perfcli("import", "--quiet", traces[0]).out
     assert perfcli("import", "--quiet", traces[0]).out == first

@@ -98,6 +98,15 @@ def compile_sources(
 
 def _failed(error: str) -> Compiled:
     """Return a kernel of which only the source is known, and why."""
-    text = next((line for line in error.splitlines() if line.strip()), "it did not compile")
-    text = _PLACE.sub("", text)
+    text = _PLACE.sub("", _summarize(error))
     return Compiled((Candidate(config={}, num_warps=0, num_stages=0, error=text[:300]),), {})
+
+
+def _summarize(error: str) -> str:
+    """Return an error in one line: its first, which says what failed, and its last, which says why.
+    Triton shows the kernel's lines and a caret between them, and the assembler's command below."""
+    lines = [line.strip() for line in error.splitlines() if line.strip(" \t^")]
+    told = [line for line in lines if not line.startswith("Repro command:")]
+    if len(told) < 2:
+        return told[0] if told else "it did not compile"
+    return f"{told[0].removesuffix(':')}: {told[-1]}"

@@ -92,7 +92,7 @@ def _read(paths: Sequence[Path], options: SourceOptions, notes: Notes) -> Bundle
         ]
     )
     binaries = [binary for each in found for binary in each.binaries]
-    if not binaries and not any(graph.followed.calls for graph in graphs):
+    if not binaries and not any(graph.wrapper.kernels or graph.followed.calls for graph in graphs):
         raise PerfcliError(_describe_nothing(paths, found, graphs))
     devices = [read_declared(each).device for each in _definitions(graphs, "triton")]
     gpus = [each.gpu for each in found]
@@ -100,6 +100,8 @@ def _read(paths: Sequence[Path], options: SourceOptions, notes: Notes) -> Bundle
     target = chosen.target
     said = [chosen.note, *(note for each in found for note in each.notes)]
     said += [missing for graph in graphs for missing in graph.list_missing()]
+    if not binaries and not any(graph.followed.calls for graph in graphs):
+        said.append("no launch can be read: kernels are shown, and what a step takes is not known")
     interpreter = None
     if target is not None:
         graphs = [graph.for_target(target) for graph in graphs]

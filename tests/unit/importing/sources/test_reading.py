@@ -162,8 +162,34 @@ def test_a_kernel_that_does_not_compile_keeps_its_source_and_says_why(tmp_path: 
     assert bad.best is None
     assert bad.source_facts is not None
     assert bad.bytes_moved is not None
-    assert [c.error for c in bad.candidates] == ["CompilationError: at 3:1"]
-    assert "1 kernel known by the source alone: CompilationError: at 3:1" in run.notes
+    assert [c.error for c in bad.candidates] == ["CompilationError: at 3:1: no such op"]
+    assert "1 kernel known by the source alone: CompilationError: at 3:1: no such op" in run.notes
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (
+            "CompilationError: at 17:11:\n    x = 1\n    tmp0 = tl.loaded_nonsense(x)\n"
+            "           ^\nAttributeError(\"module 'tl' has no attribute 'loaded_nonsense'\")",
+            "CompilationError: at 17:11: "
+            "AttributeError(\"module 'tl' has no attribute 'loaded_nonsense'\")",
+        ),
+        (
+            "PTXASError: PTXAS error: codegen error\n`ptxas` stderr:\nptxas fatal : too many\n\n"
+            "Repro command: ptxas -v x.ptx\n",
+            "PTXASError: PTXAS error: codegen error: ptxas fatal : too many",
+        ),
+        ("ValueError: 3", "ValueError: 3"),
+        (" \n", "it did not compile"),
+    ],
+)
+def test_the_reason_of_a_failed_compilation_is_one_line(
+    tmp_path: Path, error: str, shown: str
+) -> None:
+    compiler = CountingCompiler({f"def {CAST}": error})
+    run = run_of(tmp_path, "rmsnorm_backward_2.13", compiler=compiler)
+    assert [c.error for c in run.kernels[1].candidates] == [shown]
 
 
 def test_a_kernel_that_may_not_run_is_not_sent_to_the_compiler(tmp_path: Path) -> None:
@@ -232,6 +258,27 @@ def test_what_is_missing_of_a_cut_off_file_is_told(tmp_path: Path) -> None:
     run = read(path).run
     assert [kernel.launches for kernel in run.kernels] == [1, 0]
     assert any(note.startswith("output_code.py: it is no whole Python: line") for note in run.notes)
+
+
+@pytest.mark.parametrize(
+    ("cut", "kernels", "missing"),
+    [
+        (f"def {CAST}(", [MIX_ORDER], f"output_code.py: the source of {CAST} is cut off"),
+        ("        with torch.cuda", [MIX_ORDER, CAST], "output_code.py: it is cut off: its function"
+         " call returns nothing"),
+    ],
+)  # fmt: skip
+def test_a_lone_module_without_launches_yields_its_kernels(
+    tmp_path: Path, cut: str, kernels: list[str], missing: str
+) -> None:
+    text = text_of("rmsnorm_backward_2.13")
+    path = tmp_path / "output_code.py"
+    path.write_text(text[: text.index(cut)])
+    run = read(path).run
+    assert [(kernel.name, kernel.launches) for kernel in run.kernels] == [(k, 0) for k in kernels]
+    assert all(kernel.best is not None for kernel in run.kernels)
+    assert missing in run.notes
+    assert any(note.startswith("no launch can be read") for note in run.notes)
 
 
 def test_names_with_markup_and_control_characters_are_kept(tmp_path: Path) -> None:
