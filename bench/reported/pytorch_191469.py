@@ -18,6 +18,7 @@ CASE = Reported(
     codes=frozenset({"PC502"}),
     cause=(r"comput(ed|es) (it )?(again|anew)", r"recomput", r"every element"),
     cure=(r"realize_", r"reali[sz]e", r"in place", r"copy_"),
+    true_of_good={"PC503": "it copies 26 slices to change one, which in place it would not"},
 )
 
 

@@ -32,8 +32,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from perfcli import units
-from perfcli.model import Candidate, Cost, Cure, Finding, KernelFacts, Rule, Run
-from perfcli.predict.savings import estimate_saving
+from perfcli.model import Candidate, Cost, Cure, Finding, KernelFacts, Rule, Run, Severity
+from perfcli.predict.host import estimate_host_of
+from perfcli.predict.savings import estimate_saving, estimate_total
 from perfcli.rules._evidence.demands import coalesced, spread
 from perfcli.rules._evidence.splits import KERNEL_SECONDS, Split, find_splits
 from perfcli.rules._evidence.whole_reads import (
@@ -113,6 +114,24 @@ def _cost_of_few(run: Run, number: int, blocks: int) -> Cost | None:
     return best if _is_worth(run, best, (number,)) else None
 
 
+def _grade(run: Run, cost: Cost) -> Severity:
+    """Return how grave it is: what is split is launched more often, and where the host needs longer
+    than the device as it is, even at the least, a split gains nothing without CUDA graphs."""
+    if _waits(run):
+        return "info"
+    return "error" if (cost.share or 0.0) >= 0.1 else "warning"
+
+
+def _say_host(run: Run) -> Iterator[str]:
+    if _waits(run):
+        yield "the host needs longer than the device: it matters with CUDA graphs only"
+
+
+def _waits(run: Run) -> bool:
+    host, device = estimate_host_of(run), estimate_total(run)
+    return host is not None and device is not None and host.low > device
+
+
 def _say_few(run: Run, number: int, expected: Candidate, cost: Cost) -> Finding:
     kernel = run.kernels[number]
     assert run.target is not None and expected.work is not None
@@ -120,7 +139,7 @@ def _say_few(run: Run, number: int, expected: Candidate, cost: Cost) -> Finding:
     now = kernel.step_seconds or 0.0
     return Finding(
         code=RULE.code,
-        severity="error" if (cost.share or 0.0) >= 0.1 else "warning",
+        severity=_grade(run, cost),
         headline=f"{kernel.name} reduces {units.plural(rows, 'row')} of {units.count(length)} in "
         f"{units.plural(blocks, 'block')} for {run.target.sm_count} multiprocessors",
         kernels=(number,),
@@ -129,6 +148,7 @@ def _say_few(run: Run, number: int, expected: Candidate, cost: Cost) -> Finding:
             "after the other",
             f"{units.seconds(now)} of each step by estimate, "
             f"{units.seconds(now - cost.seconds)} where a row is split over several blocks",
+            *_say_host(run),
             *_say_settings(run),
         ),
         advice=_advise(run, kernel),

@@ -138,7 +138,19 @@ def _cost_of(run: Run, passing: Passing) -> Cost | None:
     if passing.alone:
         kept = max(0.0, 1 - size / (writer.bytes_written or 1))
         edits[passing.writer].append(fewer_writes(kept))
-    return estimate_saving(run, edits, -KERNEL_SECONDS * reader.launches)
+    cost = estimate_saving(run, edits, -KERNEL_SECONDS * reader.launches)
+    if cost is None or run.target is None or not _is_reordered(passing):
+        return cost
+    # Strided stores or loads do not vanish: the one kernel has to read in the other order.
+    passed_on = (size * passing.alone + passing.read.bytes) / run.target.bandwidth
+    return _limit(cost, (passed_on + KERNEL_SECONDS) * reader.launches)
+
+
+def _limit(cost: Cost, seconds: float) -> Cost:
+    """Return the cost, which is no more than so many seconds."""
+    part = min(1.0, seconds / cost.seconds) if cost.seconds > 0 else 1.0
+    share = cost.share * part if cost.share is not None else None
+    return Cost(cost.seconds * part, cost.low * part, cost.high * part, share)
 
 
 def _say_pair(run: Run, passing: Passing, reason: _Reason, cost: Cost | None) -> Finding:

@@ -12,7 +12,16 @@ from handmade import candidate, origins, run
 from handmade_reductions import matrix, reduction
 
 from perfcli.machine import targets
-from perfcli.model import Finding, KernelFacts, LaunchWork, OptionValue, Run, Traffic, WarpWork
+from perfcli.model import (
+    Finding,
+    KernelFacts,
+    Launch,
+    LaunchWork,
+    OptionValue,
+    Run,
+    Traffic,
+    WarpWork,
+)
 from perfcli.predict.step import estimate_run
 from perfcli.rules._evidence.splits import KERNEL_SECONDS
 from perfcli.rules.idle_device import RULE
@@ -171,3 +180,20 @@ def test_nothing_is_said_without_estimates() -> None:
     bare = replace(summing(1, 2**24, 1), candidates=(candidate(blocks_per_sm=8, registers=32),))
     assert found(bare) == []
     assert list(RULE.of_run(replace(made(summing(1, 2**24, 1)), target=None))) == []
+
+
+def test_where_the_host_needs_longer_a_split_gains_nothing() -> None:
+    """A row of 32,768 takes a block about 13 µs; entering the graph and a launch take 25 at least,
+    and a launch more does not help. A row of 16.8 million takes milliseconds."""
+
+    def launched(kernel: KernelFacts) -> Finding:
+        bare = made(kernel, settings=OFF)
+        once = replace(bare, graphs=(kernel.graph,), launches=(Launch(kernel.graph, kernel.name),))
+        (finding,) = RULE.of_run(once)
+        return finding
+
+    short, long = launched(summing(1, 2**15, blocks=1)), launched(summing(1, 2**24, blocks=1))
+    assert short.severity == "info"
+    assert any("it matters with CUDA graphs only" in line for line in short.evidence)
+    assert long.severity == "error"
+    assert not any("CUDA graphs" in line for line in long.evidence)

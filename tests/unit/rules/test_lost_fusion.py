@@ -84,6 +84,24 @@ def test_the_cost_is_a_write_a_read_and_a_launch() -> None:
     assert finding.cost.share == pytest.approx(finding.cost.seconds / now)
 
 
+def test_what_is_read_in_another_order_costs_no_more_than_its_bytes() -> None:
+    """One kernel would have to turn the tensor as well: 16.8 MB there and back, and a launch."""
+    first, second = pair(told="no shared data")
+    (config,) = first.candidates
+    assert config.work is not None
+    scattered = {"store_sectors": 1024.0, "warp_store_sectors": 1024.0, "partial": 1024.0}
+    traffic = replace(config.work.traffic, **scattered)
+    first = replace(first, candidates=(replace(config, work=replace(config.work, traffic=traffic)),))
+    turned = replace(second.buffers[0], stride=(1, BLOCKS))
+    (aligned,) = found(first, second)
+    (finding,) = found(first, replace(second, buffers=(turned, *second.buffers[1:])))
+    most = 2 * 4 * POINTS / 4.8e12 + KERNEL_SECONDS
+    assert aligned.cost is not None and finding.cost is not None
+    assert aligned.cost.seconds > 1.2 * most
+    assert finding.cost.seconds == pytest.approx(most)
+    assert finding.cost.low < finding.cost.seconds < finding.cost.high
+
+
 def test_what_something_else_reads_is_still_written() -> None:
     first, second = pair()
     third = passing("triton_poi_fused_sub_2", "sub", reads=["buf0"], writes=["result2"])
