@@ -91,7 +91,9 @@ def test_what_is_read_in_another_order_costs_no_more_than_its_bytes() -> None:
     assert config.work is not None
     scattered = {"store_sectors": 1024.0, "warp_store_sectors": 1024.0, "partial": 1024.0}
     traffic = replace(config.work.traffic, **scattered)
-    first = replace(first, candidates=(replace(config, work=replace(config.work, traffic=traffic)),))
+    first = replace(
+        first, candidates=(replace(config, work=replace(config.work, traffic=traffic)),)
+    )
     turned = replace(second.buffers[0], stride=(1, BLOCKS))
     (aligned,) = found(first, second)
     (finding,) = found(first, replace(second, buffers=(turned, *second.buffers[1:])))
