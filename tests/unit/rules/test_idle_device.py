@@ -188,7 +188,7 @@ def test_where_the_host_needs_longer_a_split_gains_nothing() -> None:
 
     def launched(kernel: KernelFacts) -> Finding:
         bare = made(kernel, settings=OFF)
-        once = replace(bare, graphs=(kernel.graph,), launches=(Launch(kernel.graph, kernel.name),))
+        once = replace(bare, launches=(Launch(kernel.graph, kernel.name),))
         (finding,) = RULE.of_run(once)
         return finding
 

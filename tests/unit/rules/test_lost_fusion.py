@@ -89,8 +89,9 @@ def test_what_is_read_in_another_order_costs_no_more_than_its_bytes() -> None:
     first, second = pair(told="no shared data")
     (config,) = first.candidates
     assert config.work is not None
-    scattered = {"store_sectors": 1024.0, "warp_store_sectors": 1024.0, "partial": 1024.0}
-    traffic = replace(config.work.traffic, **scattered)
+    traffic = replace(
+        config.work.traffic, store_sectors=1024.0, warp_store_sectors=1024.0, partial=1024.0
+    )
     first = replace(
         first, candidates=(replace(config, work=replace(config.work, traffic=traffic)),)
     )
