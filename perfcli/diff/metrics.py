@@ -160,6 +160,12 @@ def _weigh(vectors: Change, base: Sequence[KernelFacts], head: Sequence[KernelFa
     return vectors if scalars == vectors.outcome else replace(vectors, outcome="same")
 
 
+def is_weighed(change: Change) -> bool:
+    """Return whether vectors changed, and scalars the same way: neither lost nor won, but not what
+    it was."""
+    return change.metric in _SCALAR and change.outcome == "same" and change.base != change.head
+
+
 UNRECORDED = "obstacles_to_cuda_graphs"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfcli.diff.compile_time import decides_alone
-from perfcli.diff.metrics import DECIDING, UNRECORDED, is_trifling
+from perfcli.diff.metrics import DECIDING, UNRECORDED, is_trifling, is_weighed
 from perfcli.model import (
     OUTCOME_OF,
     Change,
@@ -21,6 +21,7 @@ from perfcli.model import (
     Finding,
     GroupEstimate,
     GroupTiming,
+    KernelFacts,
     KernelGroup,
     Outcome,
     Run,
@@ -60,6 +61,8 @@ _Ground = Literal[
     "not known on one side",
     "not known on both sides",
     "nothing known",
+    "code not known",
+    "vectors and scalars",
     "identical",
     "unaffected",
 ]
@@ -330,7 +333,8 @@ def judge_counts(comparison: Comparison) -> _Counted:
 
     Unknown where one side has no kernels at all: its work is done elsewhere, uncounted. Worse if
     any deciding metric got worse, else unknown if spills or bytes can't be told; else better if
-    any got better, unless that is a trifle and other counts got worse; else the same.
+    any got better, unless that is a trifle and other counts got worse; else the same, unless the
+    code of kernels is not known, or all that is known are vectors that came or went with scalars.
     """
     base, head = comparison.base, comparison.head
     totals, groups = comparison.totals, comparison.groups
@@ -353,11 +357,26 @@ def judge_counts(comparison: Comparison) -> _Counted:
     if better:
         blamed = _find_most_to_blame(better[0], groups)
         return _Counted("better", "a metric", better[0], blamed)
-    if all(g.match.relation == "same" for g in groups):
-        return _Counted("same", "identical")
-    if all(c.outcome == "unknown" for c in deciding):
+    alike = all(g.match.relation == "same" for g in groups)
+    known = [c for c in deciding if c.outcome != "unknown"]
+    if not known and not alike:
         return _Counted("unknown", "nothing known")
+    one_trace = base.observed is not None and base.observed == head.observed
+    if any(map(_lacks_code, (*base.kernels, *head.kernels))) and not one_trace:
+        return _Counted("unknown", "code not known")
+    if alike:
+        return _Counted("same", "identical")
+    if all(is_weighed(c) for c in known if c.metric != "peak_memory_bytes") and any(
+        map(is_weighed, known)
+    ):
+        return _Counted("unknown", "vectors and scalars")
     return _Counted("same", "unaffected")
+
+
+def _lacks_code(kernel: KernelFacts) -> bool:
+    """Return whether nothing is known of a kernel's code: what only a trace names may look the same
+    on both sides, by its name, grid and registers, and be other code."""
+    return not kernel.source_hash and kernel.binary_hash is None
 
 
 def _list_deciding(totals: Sequence[Change]) -> list[Change]:

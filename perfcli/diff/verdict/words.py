@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfcli import units
-from perfcli.diff.metrics import DECIDING, UNRECORDED, launched_kernels
+from perfcli.diff.metrics import DECIDING, UNRECORDED, is_weighed, launched_kernels
 from perfcli.diff.verdict.decide import (
     _Counted,
     _is_sure,
+    _lacks_code,
     _list_deciding,
     _read_delta,
     _Ruling,
@@ -217,6 +218,10 @@ def _write_ground(counted: _Counted, comparison: Comparison) -> str:
         return _say_identical(comparison.head) + (f", but {besides}" if besides else "")
     if counted.ground == "nothing known":
         return "nothing that decides can be compared: no spills, bytes or memory"
+    if counted.ground == "code not known":
+        return _say_unknown(comparison) + (f"; {besides}" if besides else "")
+    if counted.ground == "vectors and scalars":
+        return _say_weighed(comparison.totals) + (f"; {besides}" if besides else "")
     if counted.change is None:
         said = _say_unaffected(_list_deciding(comparison.totals), comparison.groups)
         return said + (f"; but {besides}" if besides else "")
@@ -239,12 +244,31 @@ def _say_identical(head: Run) -> str:
     return "the only kernel is identical" if number == 1 else f"all {number} kernels are identical"
 
 
+def _say_unknown(comparison: Comparison) -> str:
+    """Return of how many kernels nothing but their looks is known: names, grids and registers."""
+    kernels = comparison.head.kernels
+    hidden = sum(map(_lacks_code, kernels))
+    if hidden != len(kernels):
+        return f"nothing is known of the code of {hidden or 'some'} of {len(kernels)} kernels"
+    if any(g.match.relation != "same" for g in comparison.groups):
+        return "nothing is known of the kernels' code"
+    return "the kernels look the same; nothing is known of their code"
+
+
+def _say_weighed(totals: Sequence[Change]) -> str:
+    """Return how loads and stores changed, of which it can't be told what it costs."""
+    told = ("loads", "vector_loads", "stores", "vector_stores")
+    moved = [c for c in totals if c.metric in told and c.base != c.head]
+    return f"{', '.join(map(_write_sides, moved))}: what that costs, counts can't tell"
+
+
 def _say_unaffected(deciding: Sequence[Change], groups: Sequence[KernelGroup]) -> str:
     """Return what stayed although kernels changed; what could not be compared is not said to
     have."""
     changed = units.plural(sum(g.match.relation != "same" for g in groups), "group")
-    known = [_SHORT[c.metric] for c in deciding if c.metric in _SHORT and c.outcome != "unknown"]
-    unknown = [_SHORT[c.metric] for c in deciding if c.metric in _SHORT and c.outcome == "unknown"]
+    told = [c for c in deciding if c.metric in _SHORT and not is_weighed(c)]
+    known = [_SHORT[c.metric] for c in told if c.outcome != "unknown"]
+    unknown = [_SHORT[c.metric] for c in told if c.outcome == "unknown"]
     if len(known) > 1:
         stayed = f"neither {', '.join(known[:-1])} nor {known[-1]}"
     else:

@@ -352,9 +352,7 @@ def cpp(name: str, loads: int, vectors: int | None, text: str = "") -> KernelFac
     ("loads", "vectors", "outcome"),
     [
         (4, 0, "worse"),  # two of two vectors became scalars
-        (2, 0, "same"),  # less to load
         (6, 2, "same"),  # a tail more
-        (6, 3, "same"),
         (4, 4, "better"),
     ],
 )
@@ -374,6 +372,35 @@ def test_a_cpu_kernel_that_loses_its_vectors_is_worse(
         )
     on_gpu = compare(run([kernel("b")]), run([kernel("b", text="x")], id="head"))
     assert all("vector" not in change.metric for change in on_gpu.totals)
+
+
+@pytest.mark.parametrize(
+    ("loads", "vectors", "reason"),
+    [
+        (2, 0, "loads 4 → 2 (−50 %), vector loads 2 → 0 (−100 %), vector stores 2 → 0 (−100 %)"),
+        (6, 3, "loads 4 → 6 (+50 %), vector loads 2 → 3 (+50 %), vector stores 2 → 3 (+50 %)"),
+    ],
+)
+def test_vectors_that_came_or_went_with_scalars_are_not_said_to_have_stayed(
+    loads: int, vectors: int, reason: str
+) -> None:
+    base = run([cpp("a", 4, 2)], device="cpu", target=None)
+    head = run([cpp("a", loads, vectors, text="x")], id="head", device="cpu", target=None)
+    comparison = compare(base, head)
+    assert total(comparison, "vector_loads").outcome == "same"  # neither lost nor won
+    assert comparison.outcome == "unknown"
+    assert comparison.reason == f"{reason}: what that costs, counts can't tell"
+
+
+def test_kernels_whose_code_is_not_known_are_not_said_to_be_the_same() -> None:
+    hidden = kernel("triton_a_0", source_hash="", candidates=(), source_facts=None)
+    known = kernel("triton_b_1", "2")
+    alike = compare(run([hidden]), run([hidden], id="head"))
+    assert alike.outcome == "unknown"
+    assert alike.reason == "the kernels look the same; nothing is known of their code"
+    partly = compare(run([hidden, known]), run([hidden, known], id="head"))
+    assert partly.outcome == "unknown"
+    assert partly.reason == "nothing is known of the code of 1 of 2 kernels"
 
 
 def test_what_finishes_a_kernels_results_counts_in_the_step_alone() -> None:
