@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -35,7 +35,12 @@ _MOST_FILES = 4096
 _MOST_NAMED = 2
 """Paths that a run is called by."""
 
-_Kind = Literal["trace", "nsight", "snapshot", "sources"]
+_Kind = Literal["trace", "nsight", "snapshot"]
+_KINDS: Mapping[_Kind, str] = {
+    "trace": "a trace",
+    "nsight": "a trace of Nsight Systems",
+    "snapshot": "a memory snapshot",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +65,15 @@ class _Sorted:
     sources: list[Path] = field(default_factory=list)
 
 
-def is_foreign(path: Path) -> bool:
-    """Return whether a path is something that is imported, and not a run of perfcli."""
-    if recognize_sources(path):
-        return True
-    return _recognize(path) is not None if path.is_file() else bool(_sort_folder(path).traces)
+def name_foreign(path: Path) -> str:
+    """Return what a path is that is imported, ``a trace``; empty for what is not, as a run of
+    perfcli."""
+    if sources := recognize_sources(path):
+        return sources
+    if path.is_file():
+        kind = _recognize(path)
+        return _KINDS[kind] if kind else ""
+    return "a folder of traces" if _sort_folder(path).traces else ""
 
 
 def bring_in(paths: Sequence[Path], options: ImportOptions, notes: Notes) -> Bundle:
@@ -99,7 +108,12 @@ def _join(
     observed = choose_rank(traced, options.rank) if traced else None
     for memory in map(read_snapshot, found.snapshots):
         observed = _add_memory(observed, memory)
-    target = options.target or (_find_target(observed) if observed else None)
+    named = _find_target(observed) if observed else None
+    target = options.target or named
+    if observed is not None and observed.device and options.target not in (None, named):
+        assert options.target is not None
+        said = f"recorded on {observed.device}, shown as {options.target.name}, as --target says"
+        observed = replace(observed, notes=(*observed.notes, said))
     if not found.sources:
         assert observed is not None
         return make_run(observed, target, name)
@@ -245,7 +259,7 @@ def fingerprint(paths: Sequence[Path], options: ImportOptions) -> str:
     return digest.hexdigest()
 
 
-FORMAT = 2
+FORMAT = 3
 """Grows when the same files are read as something else."""
 
 

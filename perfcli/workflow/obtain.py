@@ -15,7 +15,7 @@ from pathlib import Path
 from perfcli.blobs import unpack
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
-from perfcli.importing.bringing import ImportOptions, bring_in_all, fingerprint, is_foreign
+from perfcli.importing.bringing import ImportOptions, bring_in_all, fingerprint, name_foreign
 from perfcli.loading import registry, userfile
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
@@ -85,7 +85,7 @@ def load_stored(reference: str, context: Context | None = None) -> Obtained:
             )
         raise PerfcliError(f"no stored run {reference!r}: perfcli runs lists them")
     spare(path, context.written)
-    if is_foreign(path):
+    if name_foreign(path):
         return import_paths([[path]], ImportOptions(), context)[0]
     return Obtained(store.read(path), path)
 
@@ -93,13 +93,13 @@ def load_stored(reference: str, context: Context | None = None) -> Obtained:
 def _locate(reference: str) -> Path | None:
     """Return the file that a user means, or the folder of what other programs wrote."""
     folder = Path(reference)
-    return folder if folder.is_dir() and is_foreign(folder) else store.locate(reference)
+    return folder if folder.is_dir() and name_foreign(folder) else store.locate(reference)
 
 
 def load_both(base: str, head: str, context: Context) -> tuple[Obtained, Obtained]:
     """Load two runs as ``load_stored``; traces of both are read at once."""
     paths = [_locate(reference) for reference in (base, head)]
-    foreign = [path for path in paths if path is not None and is_foreign(path)]
+    foreign = [path for path in paths if path is not None and name_foreign(path)]
     if len(foreign) == 2:
         ours, theirs = import_paths([[path] for path in foreign], ImportOptions(), context)
         return ours, theirs
@@ -304,7 +304,7 @@ def load_or_compile(question: Question, side: Side, context: Context) -> Obtaine
     name."""
     reference = question.scenario
     known = public(reference) in registry.names("scenarios")
-    generated = Path(reference).is_file() and is_foreign(Path(reference))
+    generated = Path(reference).is_file() and bool(name_foreign(Path(reference)))
     if not known and (generated or not reference.endswith(".py")):
         path = _locate(reference)
         if path is not None or reference.endswith(".json") or reference[:1].isdigit():

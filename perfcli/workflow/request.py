@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perfcli import units
 from perfcli.errors import PerfcliError
+from perfcli.importing.bringing import name_foreign
 from perfcli.loading import registry, userfile
 from perfcli.loading.builders import check_builder
 from perfcli.machine import environment, targets
@@ -55,10 +56,10 @@ def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> l
 
     Raises PerfcliError for what the user got wrong, and where the sides are the same.
     """
-    if _is_stored_run(question.scenario):
+    if what := _name_run(question.scenario):
         raise PerfcliError(
-            f"{question.scenario} is a stored run, not a scenario: compare takes two of them, "
-            "inspect-kernel one"
+            f"{question.scenario} is {what}, not a scenario: compare takes two of them, explain "
+            "and inspect-kernel one"
         )
     if registry.is_user_file(question.scenario):
         spare(Path(userfile.split(question.scenario)[0]), context.written)
@@ -76,10 +77,15 @@ def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> l
     return jobs
 
 
-def _is_stored_run(reference: str) -> bool:
+def _name_run(reference: str) -> str:
+    """Return what a reference is where it means a run, ``a stored run``, ``a trace``; empty for a
+    scenario."""
     if registry.is_user_file(reference) or public(reference) in registry.names("scenarios"):
-        return False
-    return reference.endswith(".json") or store.locate(reference) is not None
+        return ""
+    if foreign := name_foreign(Path(reference)):
+        return foreign
+    is_run = reference.endswith(".json") or store.locate(reference) is not None
+    return "a stored run" if is_run else ""
 
 
 def make_jobs(

@@ -53,6 +53,40 @@ def test_only_options_that_import_has_are_offered(perfcli: Any, traces: tuple[st
     assert "… and 7 more: --top 0 lists all" in lines
 
 
+@pytest.mark.parametrize(("target", "said"), [("h100", True), ("h200", False)])
+def test_a_target_that_is_not_the_traces_is_said(
+    perfcli: Any, traces: tuple[str, str], target: str, said: bool
+) -> None:
+    result = perfcli("import", traces[0], "--target", target)
+    assert result.out.splitlines()[1] == f"imported · training · {target}"
+    note = "recorded on NVIDIA H200, shown as h100, as --target says"
+    assert (note in " ".join(result.out.split())) == said
+
+
+def test_a_trace_is_no_scenario(perfcli: Any, traces: tuple[str, str]) -> None:
+    for command in ("run", "compare"):
+        result = perfcli(command, traces[0])
+        assert (result.code, result.complaint) == (
+            2,
+            "perfcli: before.json.gz is a trace, not a scenario: compare takes two of them, "
+            "explain and inspect-kernel one",
+        )
+
+
+@pytest.mark.parametrize("cats", [{"kernel"}, {"kernel", "cpu_op", "cuda_driver"}])
+def test_kernels_at_impossible_times_are_not_called_missing(perfcli: Any, cats: set[str]) -> None:
+    trace = json.loads(TraceWriter([Traced("triton_poi_fused_add_0", 50.0)], steps=6).text())
+    for event in trace["traceEvents"]:
+        event["dur"] = -1.0 if event["cat"] in cats else event["dur"]
+    Path("a.json").write_text(json.dumps(trace))
+    result = perfcli("import", "a.json")
+    assert (result.code, result.complaint) == (
+        2,
+        "perfcli: a.json has nothing that a GPU ran at a possible time: 6 events of it left out, "
+        "whose times are missing, negative or no numbers; record it again",
+    )
+
+
 def test_what_was_imported_is_not_read_again(perfcli: Any, traces: tuple[str, str]) -> None:
     first = perfcli("import", "--quiet", traces[0]).out
     assert perfcli("import", "--quiet", traces[0]).out == first

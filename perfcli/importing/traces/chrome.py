@@ -109,6 +109,7 @@ class _Reader:
         self._epoch: float | None = None
         self._threads: dict[object, int] = {}
         self._impossible = 0
+        self._impossible_works = 0
         self._whole_microseconds = True
         self._known: dict[str, tuple[str, bool]] = {}
         self._takers: Mapping[str, Callable[[Event], None]] = {
@@ -126,6 +127,7 @@ class _Reader:
         # Comparisons with NaN are false.
         if not (event.dur >= 0 and math.isfinite(event.ts) and event.dur < math.inf):
             self._impossible += 1
+            self._impossible_works += taker == self._take_work
             return
         if self._epoch is None:
             self._epoch = event.ts
@@ -216,7 +218,7 @@ class _Reader:
                 f"the trace is cut off after {file.events:,} events: its end is lost"
             )
         if not found.works.start:
-            raise PerfcliError(_explain_emptiness(file, found))
+            raise PerfcliError(_explain_emptiness(file, found, self._impossible_works))
         return found
 
 
@@ -226,8 +228,15 @@ def starts_kernel(call: str) -> bool:
     return "LaunchKernel" in call or "LaunchCooperativeKernel" in call
 
 
-def _explain_emptiness(file: TraceFile, found: Recording) -> str:
-    """Return why a trace without kernels is of no use."""
+def _explain_emptiness(file: TraceFile, found: Recording, impossible: int) -> str:
+    """Return why a trace without kernels is of no use. ``impossible`` counts what the GPU ran and
+    was left out for its times."""
+    if impossible:
+        return (
+            f"{file.path} has nothing that a GPU ran at a possible time: "
+            f"{units.plural(impossible, 'event')} of it left out, whose times are missing, "
+            "negative or no numbers; record it again"
+        )
     if file.cut_off:
         return (
             f"{file.path} is cut off after {file.events:,} events, before the first kernel: "

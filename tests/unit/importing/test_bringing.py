@@ -17,7 +17,7 @@ from perfcli.importing.bringing import (
     bring_in,
     bring_in_all,
     fingerprint,
-    is_foreign,
+    name_foreign,
 )
 from perfcli.model import Run
 
@@ -90,10 +90,10 @@ def test_what_is_imported_is_told_by_its_content(tmp_path: Path) -> None:
     trace = TraceWriter(STEP).write(tmp_path / "a.txt")
     text = tmp_path / "b.json"
     text.write_text('{"a": 1}')
-    assert is_foreign(trace)
-    assert not is_foreign(text)
-    assert is_foreign(write_ranks(tmp_path / "ranks", [0], 1))
-    assert not is_foreign(tmp_path / "none")
+    assert name_foreign(trace) == "a trace"
+    assert not name_foreign(text)
+    assert name_foreign(write_ranks(tmp_path / "ranks", [0], 1)) == "a folder of traces"
+    assert not name_foreign(tmp_path / "none")
 
 
 def test_archives_and_pickles_are_never_opened(tmp_path: Path) -> None:
