@@ -139,7 +139,9 @@ def _cost_of(run: Run, passing: Passing) -> Cost | None:
         kept = max(0.0, 1 - size / (writer.bytes_written or 1))
         edits[passing.writer].append(fewer_writes(kept))
     cost = estimate_saving(run, edits, -KERNEL_SECONDS * reader.launches)
-    if cost is None or run.target is None or not _is_reordered(passing):
+    told = (reader.refused or {}).get(writer.name, "")
+    turned = _is_reordered(passing) or told.startswith(_MISMATCH)
+    if cost is None or run.target is None or not turned:
         return cost
     # Strided stores or loads do not vanish: the one kernel has to read in the other order.
     passed_on = (size * passing.alone + passing.read.bytes) / run.target.bandwidth
