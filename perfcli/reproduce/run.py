@@ -40,6 +40,11 @@ class Written:
     markdown: Path | None = None
     quiet: bool = False
 
+    @property
+    def on_stdout(self) -> Path | None:
+        """Return stdout where a document takes it, so that the report goes to stderr."""
+        return output.STDOUT if output.STDOUT in (self.json, self.markdown) else None
+
 
 def reproduce(names: Sequence[str], how: Conditions, context: Context, written: Written) -> int:
     """Return the exit code: 0 where all claims have a verdict, 3 where some need a GPU, 2 where an
@@ -48,6 +53,8 @@ def reproduce(names: Sequence[str], how: Conditions, context: Context, written: 
     Raises PerfcliError for names and files that can't be, before anything is compiled, and
     Interrupted; what was finished by then is shown and written.
     """
+    if written.json == written.markdown == output.STDOUT:
+        raise PerfcliError("--json - and --markdown - both want stdout: give one of them a file")
     chosen = choose_claims(names)
     asked = MeasuringOptions(how.budget, no_time=not how.times)
     choose_device(how.device, how.target)
@@ -60,7 +67,7 @@ def reproduce(names: Sequence[str], how: Conditions, context: Context, written: 
         for result in _carry_all(chosen, how, context):
             results.append(result)
             if not written.quiet:
-                view.show_result(result, written.json)
+                view.show_result(result, written.on_stdout)
             _write(results, how, written)
     except (KeyboardInterrupt, Interrupted) as error:
         _finish(results, how, written)
@@ -84,7 +91,7 @@ def choose_claims(names: Sequence[str]) -> list[Claim]:
     chosen: dict[str, Claim] = {}
     for name in map(public, names):
         found = [c for c in known if c.name == name] or [
-            c for c in known if c.name.startswith(f"{name}-")
+            c for c in known if c.name.startswith(name)
         ]
         if not found:
             near = suggestion(name, (claim.name for claim in known))
@@ -145,4 +152,4 @@ def _finish(results: Sequence[Result], how: Conditions, written: Written) -> Non
     if results:
         from rich.text import Text
 
-        output.show(Text(view.write_summary(results)), written.json or written.markdown)
+        output.show(Text(view.write_summary(results)), written.on_stdout)

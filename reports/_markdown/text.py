@@ -17,17 +17,22 @@ _PLAIN = re.compile(r"[^\W_]*(?:[.,;:()+\-−–—/=→×·%'\"…µ°²³]*[^\
 _SPECIAL = re.compile(
     r"://|^www\.|^GH-\d|^[0-9a-f]{7,40}$|^:[\w+-]+:$|^[-+=]+$|^\d+[.)]$", re.IGNORECASE
 )
+# [+5.9, +8.3]: two words that are one.
+_INTERVAL = re.compile(r"\[[+\-−]?[\d.,]+(?: %)?, [+\-−]?[\d.,]+(?: %)?\]")
+# <1: no tag begins with a digit.
+_LESS = re.compile(r"<\d+(?:\.\d+)?[.,;:)%]*")
 _LEAD = "(\"'"
 _TRAIL = ".,;:)\"'%"
 
 
 def _quote_prose(text: str) -> str:
     """Return a sentence in one line; words that look like code are written as code."""
-    return " ".join(_quote_word(word) for word in _join_line(text).split())
+    words = re.findall(rf"{_INTERVAL.pattern}[{_TRAIL}]*(?!\S)|\S+", _join_line(text))
+    return " ".join(map(_quote_word, words))
 
 
 def _quote_word(word: str) -> str:
-    if _PLAIN.fullmatch(word) and not _SPECIAL.search(word):
+    if _LESS.fullmatch(word) or (_PLAIN.fullmatch(word) and not _SPECIAL.search(word)):
         return word
     body = word.lstrip(_LEAD)
     lead = word[: len(word) - len(body)]

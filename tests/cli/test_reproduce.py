@@ -17,6 +17,33 @@ def test_it_lists_the_claims(perfcli: Any) -> None:
     assert all(name.startswith("split-softmax-") for name in names)
 
 
+def test_any_beginning_of_a_name_is_taken(perfcli: Any) -> None:
+    every = [line.split()[0] for line in perfcli("reproduce", "--list").out.splitlines()[1:]]
+    wanted = [name for name in every if name.startswith("split-softmax-4")]
+    assert "split-softmax-4" not in every
+    assert wanted
+    listed = perfcli("reproduce", "--list", "split-softmax-4").out.splitlines()[1:]
+    assert [line.split()[0] for line in listed if not line.startswith(" ")] == wanted
+
+
+@pytest.mark.parametrize("option", ["-o", "--json"])
+def test_a_document_on_stdout_has_it_alone(perfcli: Any, option: str) -> None:
+    result = perfcli("reproduce", "online-softmax", "--target", "h200", option, "-")
+    if option == "-o":
+        assert result.out.startswith("# Claims reproduced")
+        assert result.out.splitlines()[-1].startswith("| `online-softmax`")
+    else:
+        assert json.loads(result.out)["perfcli"] == "reproduction"
+    assert "not reproduced, in code  online-softmax" in result.err
+    assert result.err.splitlines()[-1].startswith("1 claim: ")
+
+
+def test_two_documents_do_not_share_stdout(perfcli: Any) -> None:
+    result = perfcli("reproduce", "online-softmax", "--target", "h200", "-o", "-", "--json", "-")
+    assert result.code == 2
+    assert "both want stdout" in result.complaint
+
+
 def test_a_bad_name_is_refused_with_the_nearest(perfcli: Any) -> None:
     result = perfcli("reproduce", "onlin-softmax")
     assert result.code == 2

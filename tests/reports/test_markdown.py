@@ -112,8 +112,8 @@ def test_prose_has_no_markup(text: str) -> None:
 def test_our_own_words_stay_words() -> None:
     said = "spilled words 2 → 94: triton_red_3 fuses 2 kernels (17 loads, +3.1 % [2.2, 4.0])"
     assert prose(said) == (
-        "spilled words 2 → 94: `triton_red_3` fuses 2 kernels (17 loads, +3.1 % `[2.2`, `4.0]`)"
-    ).replace("`[2.2`, `4.0]`", prose("[2.2, 4.0]"))
+        "spilled words 2 → 94: `triton_red_3` fuses 2 kernels (17 loads, +3.1 % `[2.2, 4.0]`)"
+    )
     assert prose("try triton.max_reads=10, or none") == "try `triton.max_reads=10`, or none"
     assert summary("Kernels that changed, costliest first: 3") == (
         "Kernels that changed, costliest first: 3"
@@ -201,3 +201,25 @@ def test_everything_is_there_where_it_fits() -> None:
     sections = [Section(n, f"{n}\n", ("r\n",), what="x") for n in range(5)]
     random.Random(0).shuffle(sections)
     assert fit(sections, 10_000, len, "Left out") == "".join(f"{s.head}r\n" for s in sections)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("+7.1 % [+5.9, +8.3], allowance", "+7.1 % `[+5.9, +8.3]`, allowance"),
+        ("−7.1 % [−8.3 %, −5.9 %]: a", "−7.1 % `[−8.3 %, −5.9 %]`: a"),
+        ("it takes <1 % of the step", "it takes <1 % of the step"),
+    ],
+)
+def test_intervals_and_bounds_stand_as_they_are(text: str, written: str) -> None:
+    assert prose(text) == written
+    (inline,) = [token for token in parser().parse(prose(text)) if token.type == "inline"]
+    assert "".join(token.content for token in inline.children or ()) == text
+
+
+@pytest.mark.parametrize("text", ["[+1, +2](http://evil.example)", "[+1, +2][a]", "<1b> <b>"])
+def test_what_only_looks_like_an_interval_is_no_markup(text: str) -> None:
+    (inline,) = [token for token in parser().parse(prose(text)) if token.type == "inline"]
+    tags = {t.content for t in inline.children or () if t.type == "html_inline"}
+    assert tags <= {"<code>", "</code>"}
+    assert not [t for t in inline.children or () if t.type == "link_open"]
