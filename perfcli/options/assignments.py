@@ -109,7 +109,7 @@ def _parse_value(entry: InductorOption, text: str) -> OptionValue:
         PerfcliError: it is none; the message names the type.
     """
     try:
-        return types.convert(entry.type, text)
+        value = types.convert(entry.type, text)
     except types.Unsettable:
         raise PerfcliError(
             f"{entry.name} takes a Python object ({entry.type}), which can't be written as text"
@@ -118,6 +118,10 @@ def _parse_value(entry: InductorOption, text: str) -> OptionValue:
         raise PerfcliError(
             f"{entry.name} needs {types.describe(entry.type)}, got {text!r}"
         ) from None
+    patch = patches.PATCHES[entry.name] if entry.note else None  # torch's own may mean more
+    if patch and not patch.accepts(value):
+        raise PerfcliError(f"{entry.name} needs {patch.values_in_words}, got {text!r}")
+    return value
 
 
 def make_variant(

@@ -61,16 +61,19 @@ class Patch:
         return f"perfcli's patch, from {self.origin}"
 
     def is_off(self, value: OptionValue) -> bool:
-        """Return whether the value patches nothing: none, false, 0 or a negative number."""
-        return not value or (isinstance(value, int | float) and value < 0)
+        """Return whether the value patches nothing: none, false or 0."""
+        return not value
 
     @property
     def values_in_words(self) -> str:
-        """Return ``a whole number or none``."""
-        return types.describe(self.type)
+        """Return ``a whole number from 0 up or none``."""
+        return types.describe(self.type).replace("number", "number from 0 up")
 
     def accepts(self, value: OptionValue) -> bool:
-        """Return whether the value has the patch's type."""
+        """Return whether the value has the patch's type and makes sense: there are no sizes and
+        counts below zero."""
+        if isinstance(value, int | float) and value < 0:
+            return False
         try:
             return type(types.convert(self.type, units.setting(value))) is type(value)
         except ValueError:

@@ -208,8 +208,8 @@ def write_candidate(number: int, kernel: KernelFacts) -> tuple[str, ...]:
     times = [units.seconds(estimate.candidates.get(number))] if estimate else []
     return (
         *times,
-        str(candidate.num_warps),
-        str(candidate.num_stages),
+        units.count(candidate.num_warps or None),  # 0: a trace, or a failed compilation
+        units.count(candidate.num_stages or None),
         units.count(candidate.registers),
         units.count(candidate.spilled_words),
         units.count(candidate.local_stores),

@@ -208,8 +208,10 @@ def _list_binary_facts(kernel: KernelFacts, chosen: Candidate | None) -> Iterato
         inside = (chosen.local_stores_in_loops or 0) + (chosen.local_loads_in_loops or 0)
         spilled += f", {units.count(local[0])} STL, {units.count(local[1])} LDL"
         spilled += f", {inside} in loops" if inside else ""
-    yield "spilled words", spilled
-    yield "sectors", _describe_sectors(chosen)
+    if chosen.stack_bytes is not None or local != (None, None):
+        yield "spilled words", spilled
+    if kernel.source:  # a trace alone has none, and does not tell
+        yield "sectors", _describe_sectors(chosen)
     yield "shared memory", units.exact_bytes(chosen.shared_bytes)
     yield "occupancy", write_occupancy(chosen)
     widths = [("LDG", chosen.global_loads), ("STG", chosen.global_stores)]

@@ -175,6 +175,11 @@ def test_explain_inspect_and_report_take_a_trace(perfcli: Any, traces: tuple[str
         line.split() for line in shown.out.splitlines()
     ]
     assert "warning: the source is not shown" not in shown.err
+    assert not {"sectors", "spilled words"} & {
+        line[:13].rstrip() for line in shown.out.splitlines()
+    }
+    row = shown.out.splitlines()[-1].split()
+    assert row[1:6] == ["4", "–", "255", "–", "–"]  # warps, stages, registers, spilled, STL
     assert perfcli("inspect-kernel", traces[0], "5", "--source").complaint == (
         "perfcli: triton_red_fused_mul_sum_0 has no source: it was imported from a trace alone"
     )

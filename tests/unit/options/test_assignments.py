@@ -410,12 +410,15 @@ def test_the_read_limit_is_brought_to_releases_without_it(tmp_path: Path, versio
     assert none.options == {MAX_READS: None}
     with pytest.raises(PerfcliError, match="needs a whole number or none, got 'many'"):
         assignments.make_variant("v", [f"{MAX_READS}=many"], catalogue)
+    with pytest.raises(PerfcliError, match="needs a whole number from 0 up or none, got '-5'"):
+        assignments.make_variant("v", [f"{MAX_READS}=-5"], catalogue)
 
 
 def test_torchs_own_read_limit_stays_torchs(tmp_path: Path) -> None:
     own = torch_of(tmp_path, "2.13.0", SWITCH + "    mix_order_reduction_max_reads = 10\n")
     entry = assignments.find(own, MAX_READS)
     assert (entry.note, entry.type, entry.value) == ("", "int", 10)
+    assert assignments.make_variant("v", [f"{MAX_READS}=-1"], own).options == {MAX_READS: -1}
 
 
 @pytest.mark.parametrize(
