@@ -259,7 +259,7 @@ def fingerprint(paths: Sequence[Path], options: ImportOptions) -> str:
     return digest.hexdigest()
 
 
-FORMAT = 3
+FORMAT = 4
 """Grows when the same files are read as something else."""
 
 

@@ -288,11 +288,19 @@ def _count_externs(works: Sequence[ObservedWork]) -> list[ExternCall]:
         ExternCall(
             op,
             graph,
-            sum(work.launches for work in some),
+            _count_calls(some),
             traced_seconds=sum(work.typical_seconds for work in some),
         )
         for (op, graph), some in sorts.items()
     ]
+
+
+def _count_calls(works: Sequence[ObservedWork]) -> int:
+    """Return how often a step calls the operator that launched these; where no operator is known,
+    how often it launches them."""
+    if any(work.calls is None for work in works):
+        return sum(work.launches for work in works)
+    return max(round(sum(work.calls or 0.0 for work in works)), 1)
 
 
 def _list_graphs(observed: Observed) -> tuple[GraphFacts, ...]:

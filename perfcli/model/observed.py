@@ -30,6 +30,9 @@ class ObservedWork:
     """The compiled graph that launched it, ``forward 0``; empty: none that is known."""
     operator: str = ""
     """The library operator that launched it, ``aten::mm``; empty: none that is known."""
+    calls: float | None = None
+    """Calls of that operator per step whose first launch this is: over all that the operator
+    launches, they add up to its calls. None: no operator is known, or an earlier version's run."""
     registers: int | None = None
     shared_bytes: int | None = None
     grid: tuple[int, ...] = ()

@@ -20,10 +20,18 @@ _MOST_NAMED = 8
 def choose_rank(traces: Sequence[Observed], wanted: int | None) -> Observed:
     """Return the trace of the rank that is wanted, or of the first, with what the others say.
 
-    Raises PerfcliError where that rank is not there, and where two traces are of one rank.
+    Raises PerfcliError where that rank is not there, where two traces are of one rank, and where
+    nobody says that traces are of several ranks: neither they, nor their names, nor the user.
     """
     if len(traces) == 1 and wanted is None:
         return traces[0]
+    nameless = [trace.file for trace in traces if _read_rank(trace) is None]
+    if nameless and wanted is None:
+        raise PerfcliError(
+            f"{nameless[0]} names no rank, so these {len(traces)} traces are not taken for one run "
+            "of several processes: perfcli compare A B compares two; --rank N says that they are "
+            "the ranks, in order"
+        )
     numbered = {_tell_rank(trace, place): trace for place, trace in enumerate(traces)}
     if len(numbered) < len(traces):
         counts = Counter(_tell_rank(trace, place) for place, trace in enumerate(traces))
@@ -51,11 +59,17 @@ def choose_rank(traces: Sequence[Observed], wanted: int | None) -> Observed:
 
 
 def _tell_rank(trace: Observed, place: int) -> int:
-    """Return the rank that a trace is of: as it says, else as its name says, else its place."""
+    """Return the rank that a trace is of: as it or its name says, else its place."""
+    rank = _read_rank(trace)
+    return place if rank is None else rank
+
+
+def _read_rank(trace: Observed) -> int | None:
+    """Return the rank that a trace says it is of, or its name says."""
     if trace.rank is not None:
         return trace.rank
     named = _NAMED.search(trace.file)
-    return int(named[1]) if named else place
+    return int(named[1]) if named else None
 
 
 def _describe(rank: int, trace: Observed) -> ObservedRank:

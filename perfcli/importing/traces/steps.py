@@ -326,9 +326,10 @@ def _add_up(
         [bool(_GENERATED.match(name)) or n in recording.triton for n, name in enumerate(names)]
     )
     graphs, graph_names = _place_in_graphs(recording, ordered)
-    operators = _find_outermost(recording.operators, ordered)
     own = generated[ordered.name]
-    operators[own] = -1
+    calls = np.where(own, -1, _find_spans(recording.operators, ordered))
+    operators = _name_spans(recording.operators, calls)
+    begun = _mark_firsts(calls)
     shape = np.where(own, -1, ordered.shape)
     keys = np.stack((ordered.name, shape, graphs, operators))
     _, firsts, which = np.unique(keys, axis=1, return_index=True, return_inverse=True)
@@ -338,6 +339,7 @@ def _add_up(
     counts = np.zeros(len(firsts))
     np.add.at(sums, (which, step // each), ordered.seconds)
     np.add.at(counts, which, 1)
+    begins = np.bincount(which, weights=begun, minlength=len(firsts))
     width = np.full(groups, float(each))
     width[-1] = steps - each * (groups - 1)
     found = []
@@ -356,6 +358,7 @@ def _add_up(
                 seconds=tuple(float(s) for s in sums[part] / width),
                 graph=graph_names[int(graphs[first])],
                 operator=names[operator] if operator >= 0 else "",
+                calls=float(begins[part]) / steps if operator >= 0 else None,
                 registers=registers,
                 shared_bytes=shared,
                 grid=grid,
@@ -397,8 +400,33 @@ def _place_in_graphs(recording: Recording, ordered: _Ordered) -> tuple[Numbers, 
     return numbers, [*names.values(), ""]
 
 
+def _mark_firsts(calls: Numbers) -> Numbers:
+    """Return 1 for the first launch of each call, 0 for its others and for what none launched."""
+    import numpy as np
+
+    _, firsts = np.unique(calls, return_index=True)
+    found = np.zeros(len(calls), dtype=np.int64)
+    found[firsts] = 1
+    found[calls < 0] = 0
+    return found
+
+
 def _find_outermost(spans: Spans, ordered: _Ordered) -> Numbers:
     """Return the name of the outermost of these spans in which each was launched; −1: none."""
+    return _name_spans(spans, _find_spans(spans, ordered))
+
+
+def _name_spans(spans: Spans, numbers: Numbers) -> Numbers:
+    """Return the names of these spans; −1 for −1."""
+    import numpy as np
+
+    if not spans.start:
+        return numbers.copy()
+    return np.where(numbers >= 0, np.frombuffer(spans.name, dtype=np.int64)[numbers], -1)
+
+
+def _find_spans(spans: Spans, ordered: _Ordered) -> Numbers:
+    """Return the outermost of these spans in which each was launched, as indices; −1: none."""
     import numpy as np
 
     found = np.full(len(ordered.name), -1, dtype=np.int64)
@@ -406,7 +434,6 @@ def _find_outermost(spans: Spans, ordered: _Ordered) -> Numbers:
         return found
     start = np.frombuffer(spans.start, dtype=np.float64)
     end = np.frombuffer(spans.end, dtype=np.float64)
-    name = np.frombuffer(spans.name, dtype=np.int64)
     thread = np.frombuffer(spans.thread, dtype=np.int64)
     for number in np.unique(thread):
         mine = np.flatnonzero(thread == number)
@@ -418,7 +445,7 @@ def _find_outermost(spans: Spans, ordered: _Ordered) -> Numbers:
             continue
         place = np.searchsorted(start[mine], ordered.launched[here], side="right") - 1
         inside = (place >= 0) & (ordered.launched[here] < end[mine][place])
-        found[here[inside]] = name[mine][place[inside]]
+        found[here[inside]] = mine[place[inside]]
     return found
 
 

@@ -165,6 +165,18 @@ def test_two_traces_of_one_rank_are_two_runs(tmp_path: Path) -> None:
         bring(folder)
 
 
+def test_traces_that_name_no_rank_are_not_taken_for_ranks(tmp_path: Path) -> None:
+    paths = [TraceWriter(STEP).write(tmp_path / name) for name in ("before.json", "after.json")]
+    with pytest.raises(PerfcliError, match=r"before\.json names no rank, .* perfcli compare A B"):
+        bring(*paths)
+    chosen = bring(*paths, rank=1).observed  # the user says that they are ranks
+    assert chosen is not None
+    assert (chosen.rank, chosen.file) == (1, "after.json")
+    TraceWriter(STEP, rank=0).write(tmp_path / "before.json")
+    with pytest.raises(PerfcliError, match=r"after\.json names no rank"):
+        bring(*paths)
+
+
 def test_a_snapshot_belongs_to_the_trace_beside_it(tmp_path: Path) -> None:
     TraceWriter(STEP).write(tmp_path / "a.json")
     segment = {"device": 0, "blocks": [{"size": 5_000_000, "state": "active_allocated"}]}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from handmade import H100, candidate, kernel, run
-from handmade_trace import TraceWriter, training_step
+from handmade_trace import Traced, TraceWriter, training_step
 
-from perfcli.importing.joining import join_sources
+from perfcli.importing.joining import join_sources, make_run
 from perfcli.importing.traces.chrome import read_chrome_trace
 from perfcli.importing.traces.steps import observe
 from perfcli.model import Bundle, ExternCall, KernelFacts, Observed, Run
@@ -101,3 +101,31 @@ def test_operators_of_the_sources_get_their_times(observed: Observed) -> None:
     times = {e.op: round((e.traced_seconds or 0) * 1e6) for e in joined.externs}
     assert times == {"extern_kernels.mm": 200, "aten.fill_": 3, "aten.copy_": 6}
     assert joined.variant.name == "a.json code"
+
+
+def test_calls_are_counted_and_not_what_each_of_them_launches(tmp_path: Path) -> None:
+    step = [
+        Traced("triton_poi_fused_add_0", 20.0),
+        *[Traced("gemm_splitk", 30.0, "aten::mm"), Traced("splitk_reduce", 5.0, "aten::mm")] * 3,
+        Traced("void fill()", 4.0),  # of no operator that is known
+        Traced("void fill()", 4.0),
+    ]
+    lasts = [each.micros + 2.0 for each in step]
+    began = 4545587604379.761  # of TraceWriter's first step
+    pairs = [
+        (began + n * sum(lasts) + sum(lasts[:at]) - 0.1, sum(lasts[at : at + 2]) - 1.0)
+        for n in range(5)
+        for at in (1, 3, 5)
+    ]
+    around = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::linear", "pid": 1, "tid": 1, "ts": ts, "dur": d}
+        for ts, d in pairs
+    ]
+    trace = TraceWriter(step, noise=0, extra=around).write(tmp_path / "a.json")
+    run = make_run(observe(read_chrome_trace(trace)), None, "a").run
+    assert {e.op: e.count for e in run.externs} == {"aten.linear": 3, "fill": 2}
+    works = run.observed.works if run.observed else ()
+    assert [(w.label, w.launches, w.calls) for w in works if w.operator] == [
+        ("gemm_splitk", 3, 3.0),
+        ("splitk_reduce", 3, 0.0),
+    ]
