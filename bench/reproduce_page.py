@@ -148,9 +148,8 @@ def list_lines(runs: Sequence[Run]) -> Iterator[str]:
 
 def _write_claim(claim: ClaimFields) -> str:
     source = claim["source"]
-    seed = "" if source["seed"] is None else f", seed {source['seed']}"
     withdrawn = f" *{claim['withdrawn']}.*" if claim["withdrawn"] else ""
-    where = f"[{source['text']}]({source['url']}){seed}; {claim['holds']}"
+    where = f"[{source['text']}]({source['url']}); {claim['holds']}"
     return _escape(f"`{claim['name']}` {claim['says']}. {where}.{withdrawn}")
 
 

@@ -27,9 +27,7 @@ class Result:
 
 
 def write_source(claim: Claim) -> str:
-    """Return ``PR #127011 (seed 1)``."""
-    seed = "" if claim.source.seed is None else f" (seed {claim.source.seed})"
-    return f"{claim.source.text}{seed}"
+    return claim.source.text
 
 
 _BASES = {

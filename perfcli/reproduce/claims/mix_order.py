@@ -105,13 +105,13 @@ CLAIMS = (
     ),
     _model(
         "learned",
-        "the same with learned norm weights, scales and a mixed residual, three layers in the "
+        "the transformer with learned norm weights, scales and a mixed residual, three layers in the "
         "batch of its profile",
         {"layers": 3, "batch": 48, "learned": True},
     ),
     _model(
         "float32",
-        "the same with parameters in float32 under the autocast, and so a residual stream in "
+        "that model with parameters in float32 under the autocast, and so a residual stream in "
         "float32; at most 10 reads per kernel make up for it",
         {"layers": 3, "batch": 48, "learned": True, "dtype": "float32"},
         _LIMITED,
