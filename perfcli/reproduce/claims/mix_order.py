@@ -105,8 +105,8 @@ CLAIMS = (
     ),
     _model(
         "learned",
-        "the transformer with learned norm weights, scales and a mixed residual, three layers in the "
-        "batch of its profile",
+        "the transformer with learned norm weights, scales and a mixed residual, three layers in "
+        "the batch of its profile",
         {"layers": 3, "batch": 48, "learned": True},
     ),
     _model(
