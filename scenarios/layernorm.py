@@ -47,7 +47,7 @@ SCENARIO = Scenario(
         Expectation(()),
         Expectation((), params={"mode": "training"}),
         Expectation(
-            ("PC205",),
+            ("PC205", "PC210", "PC501"),
             params={"rows": 8, "columns": 1048576},
             options={"split_reductions": False},
             compared=True,

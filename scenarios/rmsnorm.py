@@ -51,7 +51,7 @@ SCENARIO = Scenario(
         Expectation((), params={"mode": "training"}),
         # The kernel that was left of the unmixed sum shares one cast with another: a guess (PC901).
         Expectation(
-            ("PC206", "PC901"),
+            ("PC206", "PC501", "PC901"),
             params={"mode": "training"},
             options={"triton.mix_order_reduction": False},
             compared=True,

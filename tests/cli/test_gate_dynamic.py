@@ -28,8 +28,9 @@ scenario = "model.py:scenario"
 
 @pytest.mark.torch
 def test_a_reduction_that_loops_for_any_batch_fails(perfcli: Any, warm_workers: None) -> None:
-    """Its kernel is told by its operators, whose sizes are symbols now. The estimated step fails
-    it, and without a limit on that, the count of loads that moved into the loop."""
+    """Its kernel is told by its operators, whose sizes are symbols now. The estimated step can't
+    be told, because so short a one waits for its host; without a limit on that, the count of loads
+    that moved into the loop fails it."""
     Path("perfcli.toml").write_text(CONFIGURATION)
     model = Path("model.py")
     model.write_text(MODEL)
@@ -37,7 +38,7 @@ def test_a_reduction_that_loops_for_any_batch_fails(perfcli: Any, warm_workers: 
     dynamic = "    torch._dynamo.mark_dynamic(x, 0)\n    return squares"
     model.write_text(MODEL.replace("    return squares", dynamic))
     result = perfcli("gate", "--json", "gate.json")
-    assert result.code == 1, result.err
+    assert (result.code, "1 unsure" in result.out) == (0, True), result.err
     (check,) = json.loads(Path("gate.json").read_text())["checks"]
     kinds = {
         (group["relation"], group["base"][0]["kind"], group["head"][0]["kind"])
@@ -45,7 +46,7 @@ def test_a_reduction_that_loops_for_any_batch_fails(perfcli: Any, warm_workers: 
     }
     assert kinds == {("changed", "persistent-reduction", "reduction")}
     assert check["reason"].startswith("estimated step ")
-    assert "now loops over what it held at once" in check["reason"]
+    assert "+56 % [0, +126]" in check["reason"]  # as many launches as before
     Path("perfcli.toml").write_text(CONFIGURATION + 'limits = { step_time = "any" }\n')
     assert perfcli("gate", "--json", "gate.json").code == 1
     (check,) = json.loads(Path("gate.json").read_text())["checks"]

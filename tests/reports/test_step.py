@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from handmade import kernel, run
 
 from perfcli.diff.compare import gather_evidence
@@ -18,8 +20,12 @@ from perfcli.model import (
     TimeEstimate,
     VariedCall,
 )
-from reports._rows.step import list_step_changes, list_step_lines, write_places
-from reports._rows.totals import list_breaks, list_changed_breaks
+
+_step = import_module("perfcli.reports._rows.step")
+_totals = import_module("perfcli.reports._rows.totals")
+list_step_changes, list_step_lines = _step.list_step_changes, _step.list_step_lines
+write_places = _step.write_places
+list_breaks, list_changed_breaks = _totals.list_breaks, _totals.list_changed_breaks
 
 WORK = OperatorWork("product", "bf16", 2e9, 3e6, 1e6)
 HOST = HostEstimate(98e-6, 30e-6, 754e-6, 2, 80e-6, 10e-6, 8.5e-6)
