@@ -55,7 +55,7 @@ class Across:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class SearchCost:
     compiled: int
     classes: int
     measured: int
@@ -81,7 +81,7 @@ class Bisection:
     params: Mapping[str, OptionValue]
     metric: SearchMetric
     changes: tuple[OptionChange, ...]
-    cost: Cost
+    cost: SearchCost
     ends: Ends | None = None
     culprits: Culprits | None = None
     flips: tuple[NumericFlip, ...] = ()

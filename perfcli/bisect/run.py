@@ -10,7 +10,7 @@ from typing import get_args
 
 from perfcli.bisect import exact, file, metrics, timed
 from perfcli.bisect.across import _across_of, _check_comparable
-from perfcli.bisect.answer import Across, Bisection, Cost, Ends
+from perfcli.bisect.answer import Across, Bisection, Ends, SearchCost
 from perfcli.bisect.ends import Shown, _compare_ends, _show, _worth_comparing
 from perfcli.bisect.exact import SearchLimits
 from perfcli.bisect.file import Record
@@ -52,7 +52,7 @@ def _search(asked: SearchScope, record: Record, generator: Generator) -> Bisecti
         limits = SearchLimits(jobs, stops, watcher, asked.options.max_runs)
         with closing(_Searched(asked, forge, limits, record)) as searched:
             found = searched.bisection()
-        cost = Cost(
+        cost = SearchCost(
             forge.compiled,
             forge.classes,
             searched.measurements,
@@ -115,7 +115,7 @@ class _Searched:
             asked.plan.base.request.params,
             asked.metric,
             asked.plan.space.changes,
-            Cost(0, 0, 0, 0.0),
+            SearchCost(0, 0, 0, 0.0),
             title=_title(asked),
         )
         found = self._catalogue(blank) if asked.direction else self._sides(blank)

@@ -34,8 +34,9 @@ from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence.arithmetic import elements_of, is_heavy, weigh_node, word_of
 from perfcli.rules._evidence.demands import computes, fewer_reads, fewer_writes
 from perfcli.rules._evidence.splits import KERNEL_SECONDS
+from perfcli.rules._evidence.whole_reads import points_of
+from perfcli.rules._evidence.worth import LEAST_SECONDS, is_worth
 
-_LEAST_SECONDS = 1e-6
 _LEAST_SHARE = 0.02
 _TIMES = 2
 """How often each result is computed, from which on it counts."""
@@ -53,29 +54,19 @@ def _check(run: Run) -> Iterator[Finding]:
     yield from _find_shared(run, counted)
 
 
-def _points(kernel: KernelFacts) -> int:
-    return math.prod(kernel.sizes.values()) if kernel.sizes else 0
-
-
-def _is_worth(cost: Cost | None) -> bool:
-    return (
-        cost is not None and cost.seconds >= _LEAST_SECONDS and (cost.share or 0.0) >= _LEAST_SHARE
-    )
-
-
 def _may_gain(kernel: KernelFacts, share: float) -> bool:
     """Return whether it may save so much of a kernel's arithmetic, before that is estimated: where
     the arithmetic holds it up, and no more than its part."""
     bounds = kernel.estimate.bounds if kernel.estimate else {}
     held_up = not _ARITHMETIC.isdisjoint(bounds)
-    return held_up and share * (kernel.step_seconds or 0.0) >= _LEAST_SECONDS
+    return held_up and share * (kernel.step_seconds or 0.0) >= LEAST_SECONDS
 
 
 # --- at every point of a larger kernel -----------------------------------------------------------
 
 
 def _find_spread(run: Run, number: int, kernel: KernelFacts) -> Iterator[Finding]:
-    points = _points(kernel)
+    points = points_of(kernel) or 0
     small: list[tuple[Origin, int]] = []
     total = again = 0
     for origin in kernel.origins:
@@ -92,7 +83,7 @@ def _find_spread(run: Run, number: int, kernel: KernelFacts) -> Iterator[Finding
     once = passed_on / run.target.bandwidth if run.target else 0.0
     added = (KERNEL_SECONDS + once) * kernel.launches
     cost = estimate_saving(run, {number: (computes(1 - again / total),)}, added)
-    if _is_worth(cost):
+    if is_worth(cost, _LEAST_SHARE):
         yield _say_spread(kernel, number, [origin for origin, _ in heavy], points, largest, cost)
 
 
@@ -148,7 +139,7 @@ def _find_shared(run: Run, counted: list[tuple[int, KernelFacts]]) -> Iterator[F
             if not any(map(is_heavy, shared)) or not _may_gain(run.kernels[other], 1.0):
                 continue
             cost = _cost_of_shared(run, number, other, shared)
-            if _is_worth(cost):
+            if is_worth(cost, _LEAST_SHARE):
                 done.add(other)
                 yield _say_shared(run, number, other, shared, cost)
 
@@ -158,7 +149,7 @@ def _list_shared(one: KernelFacts, two: KernelFacts) -> list[Origin]:
     of is in both its stages, and computed once."""
     nodes = {origin.node for origin in one.origins}
     shared = [o for o in two.origins if o.node in nodes and weigh_node(o)]
-    points = min(_points(one), _points(two))
+    points = min(points_of(one) or 0, points_of(two) or 0)
     if one.launches != two.launches:
         return []
     return [o for o in shared if 2 * (elements_of(o) or 0) > points]

@@ -30,6 +30,7 @@ from perfcli.model import Buffer, Cost, Cure, Finding, KernelFacts, Origin, Rule
 from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence.dataflow import Dataflow
 from perfcli.rules._evidence.words import origin_of
+from perfcli.rules._evidence.worth import is_worth
 
 _LEAST = (1e-6, 0.02)
 _LEAST_OF_INTERFACE = (2e-6, 0.05)
@@ -70,7 +71,7 @@ def _check(run: Run) -> Iterator[Finding]:
     for (sort, least, _), numbers in sorts.items():
         seconds = sum(run.kernels[number].step_seconds or 0.0 for number in numbers)
         cost = estimate_saving(run, dict.fromkeys(numbers, ()), -seconds)
-        if cost and cost.seconds >= least[0] and (cost.share or 0.0) >= least[1]:
+        if is_worth(cost, least[1], least[0]):
             assert flow is not None
             yield _finding(flow, numbers, sort, cost)
 
@@ -162,9 +163,10 @@ def _list_users(flow: Dataflow, number: int) -> list[str]:
 
 def _finding(flow: Dataflow, numbers: list[int], sort: str, cost: Cost) -> Finding:
     run = flow.run
-    kernels = sorted((run.kernels[n] for n in numbers), key=lambda k: -(k.step_seconds or 0.0))
+    slowest = sorted(numbers, key=lambda n: -(run.kernels[n].step_seconds or 0.0))
+    kernels = [run.kernels[n] for n in slowest]
     first = kernels[0]
-    users = _list_users(flow, run.kernels.index(first))
+    users = _list_users(flow, slowest[0])
     for_whom = f" for {' and '.join(users[:2])}" if users else " that is returned"
     what = f"{first.name} only copies"
     if len(kernels) > 1:
@@ -178,7 +180,7 @@ def _finding(flow: Dataflow, numbers: list[int], sort: str, cost: Cost) -> Findi
         severity="warning" if grave else "info",
         headline=f"{what} {units.size(moved)}{for_whom if len(kernels) == 1 else ''}: {sort}",
         kernels=tuple(numbers),
-        evidence=tuple(_describe(flow, kernel) for kernel in kernels[:_MOST_NAMED]),
+        evidence=tuple(_describe(flow, number) for number in slowest[:_MOST_NAMED]),
         advice=advice,
         cures=cures,
         cost=cost,
@@ -191,10 +193,11 @@ def _finding(flow: Dataflow, numbers: list[int], sort: str, cost: Cost) -> Findi
 _MOST_NAMED = 4
 
 
-def _describe(flow: Dataflow, kernel: KernelFacts) -> str:
+def _describe(flow: Dataflow, number: int) -> str:
     """Return what a kernel copies, and what reads the copy."""
+    kernel = flow.run.kernels[number]
     read, written = ([b for b in kernel.buffers if role(b)] for role in (_reads, _writes))
-    users = _list_users(flow, flow.run.kernels.index(kernel))
+    users = _list_users(flow, number)
     used = f", read by {', '.join(users[:2])}" if users else ""
     from_, to = (", ".join(map(_lay_out, each[:2])) for each in (read, written))
     return f"{kernel.name}: {from_} → {to}{used}"

@@ -27,8 +27,8 @@ from perfcli.predict.calibration import calibration_for
 from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence.demands import without_divisions
 from perfcli.rules._evidence.words import origin_of
+from perfcli.rules._evidence.worth import is_worth
 
-_LEAST_SECONDS = 1e-6
 _LEAST_OF_STEP = 0.01
 _LEAST_OF_KERNEL = 0.1
 _TILES = "triton.prefer_nd_tiling"
@@ -42,16 +42,8 @@ def _check(run: Run) -> Iterator[Finding]:
         if candidate is None or candidate.work is None or not candidate.work.warp.divided:
             continue
         cost = estimate_saving(run, {number: ()}, rework=without_divisions)
-        if cost is not None and _matters(cost, kernel):
+        if is_worth(cost, _LEAST_OF_STEP, _LEAST_OF_KERNEL * (kernel.step_seconds or 0.0)):
             yield _finding(run, number, candidate.work, candidate, cost)
-
-
-def _matters(cost: Cost, kernel: KernelFacts) -> bool:
-    return (
-        cost.seconds >= _LEAST_SECONDS
-        and cost.seconds >= _LEAST_OF_KERNEL * (kernel.step_seconds or 0.0)
-        and (cost.share is None or cost.share >= _LEAST_OF_STEP)
-    )
 
 
 def _finding(run: Run, number: int, work: LaunchWork, candidate: Candidate, cost: Cost) -> Finding:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Cost, Cure, Finding, HostEstimate, Rule, Run, StepEstimate
+from perfcli.predict.savings import estimate_total
 from perfcli.predict.step import estimate_step
 
 _OPTION, _COMBINE = "triton.cudagraphs", "combo_kernels"
@@ -30,6 +31,8 @@ _OPTION, _COMBINE = "triton.cudagraphs", "combo_kernels"
 def _check(run: Run) -> Iterator[Finding]:
     if run.observed is not None:
         return  # a trace shows how busy the device was
+    if run.host is not None and run.host.launching <= (estimate_total(run) or 0.0):
+        return  # by what is estimated already, the device needs as long or longer
     step = estimate_step(run)
     if step is None or not step.waits_for_host or step.host is None:
         return

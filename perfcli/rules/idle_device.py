@@ -33,7 +33,6 @@ from collections.abc import Iterator, Sequence
 
 from perfcli import units
 from perfcli.model import Candidate, Cost, Cure, Finding, KernelFacts, Rule, Run, Severity
-from perfcli.predict.host import estimate_host_of
 from perfcli.predict.savings import estimate_saving, estimate_total
 from perfcli.rules._evidence.demands import coalesced, spread
 from perfcli.rules._evidence.splits import KERNEL_SECONDS, Split, find_splits
@@ -46,8 +45,8 @@ from perfcli.rules._evidence.whole_reads import (
     whole_reads,
 )
 from perfcli.rules._evidence.words import number_kernels, origin_of
+from perfcli.rules._evidence.worth import is_worth
 
-LEAST_SECONDS = 1e-6
 LEAST_SHARE = 0.01
 """Of the step."""
 LEAST_GAIN = 0.2
@@ -73,7 +72,7 @@ def _check(run: Run) -> Iterator[Finding]:
     gains = [_cost_of_split(run, split) for split in splits]
     net = sum(cost.seconds for cost in gains if cost)
     for split, cost in zip(splits, gains, strict=True):
-        if cost is not None and _is_worth(run, cost, (split.first, split.second)):
+        if cost is not None and _pays(run, cost, (split.first, split.second)):
             yield _say_split(run, split, cost, net > 0)
     for number, kernel, _ in number_kernels(run):
         expected = kernel.expected
@@ -90,13 +89,9 @@ def _check(run: Run) -> Iterator[Finding]:
                 yield _say_tail(run, number, expected, cost)
 
 
-def _is_worth(run: Run, cost: Cost | None, kernels: Sequence[int]) -> bool:
+def _pays(run: Run, cost: Cost | None, kernels: Sequence[int]) -> bool:
     seconds = sum(run.kernels[number].step_seconds or 0.0 for number in kernels)
-    return (
-        cost is not None
-        and cost.seconds >= max(LEAST_SECONDS, LEAST_GAIN * seconds)
-        and (cost.share or 0.0) >= LEAST_SHARE
-    )
+    return is_worth(cost, LEAST_SHARE, LEAST_GAIN * seconds)
 
 
 # --- too few blocks ---------------------------------------------------------------------------
@@ -111,25 +106,14 @@ def _cost_of_few(run: Run, number: int, blocks: int) -> Cost | None:
     times = (2.0**n for n in range(1, int(math.log2(max(most, 1))) + 1))
     found = (estimate_saving(run, {number: (spread(each), coalesced)}, added) for each in times)
     best = max((each for each in found if each), key=lambda cost: cost.seconds, default=None)
-    return best if _is_worth(run, best, (number,)) else None
+    return best if _pays(run, best, (number,)) else None
 
 
-def _grade(run: Run, cost: Cost) -> Severity:
-    """Return how grave it is: what is split is launched more often, and where the host needs longer
-    than the device as it is, even at the least, a split gains nothing without CUDA graphs."""
-    if _waits(run):
-        return "info"
-    return "error" if (cost.share or 0.0) >= 0.1 else "warning"
-
-
-def _say_host(run: Run) -> Iterator[str]:
-    if _waits(run):
-        yield "the host needs longer than the device: it matters with CUDA graphs only"
-
-
-def _waits(run: Run) -> bool:
-    host, device = estimate_host_of(run), estimate_total(run)
-    return host is not None and device is not None and host.low > device
+def _waits_for_host(run: Run) -> bool:
+    """Return whether the host needs longer than the device as it is, even at the least: what is
+    split is launched more often, and gains nothing without CUDA graphs."""
+    device = estimate_total(run)
+    return run.host is not None and device is not None and run.host.low > device
 
 
 def _say_few(run: Run, number: int, expected: Candidate, cost: Cost) -> Finding:
@@ -137,9 +121,11 @@ def _say_few(run: Run, number: int, expected: Candidate, cost: Cost) -> Finding:
     assert run.target is not None and expected.work is not None
     rows, length, blocks = rows_of(kernel), reduced_elements(kernel), expected.work.blocks
     now = kernel.step_seconds or 0.0
+    waits = _waits_for_host(run)
+    grave: Severity = "error" if (cost.share or 0.0) >= 0.1 else "warning"
     return Finding(
         code=RULE.code,
-        severity=_grade(run, cost),
+        severity="info" if waits else grave,
         headline=f"{kernel.name} reduces {units.plural(rows, 'row')} of {units.count(length)} in "
         f"{units.plural(blocks, 'block')} for {run.target.sm_count} multiprocessors",
         kernels=(number,),
@@ -148,7 +134,7 @@ def _say_few(run: Run, number: int, expected: Candidate, cost: Cost) -> Finding:
             "after the other",
             f"{units.seconds(now)} of each step by estimate, "
             f"{units.seconds(now - cost.seconds)} where a row is split over several blocks",
-            *_say_host(run),
+            *(["the host needs longer than the device: it matters with CUDA graphs only"] * waits),
             *_say_settings(run),
         ),
         advice=_advise(run, kernel),
@@ -198,7 +184,7 @@ def _cost_of_tail(run: Run, number: int, expected: Candidate) -> Cost | None:
     if times is None:
         return None
     cost = estimate_saving(run, {number: (spread(times),)})
-    return cost if _is_worth(run, cost, (number,)) else None
+    return cost if _pays(run, cost, (number,)) else None
 
 
 def _fill(run: Run, expected: Candidate) -> float | None:

@@ -26,9 +26,9 @@ from perfcli.predict.calibration import calibration_for
 from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence.demands import without_parts
 from perfcli.rules._evidence.words import origin_of
+from perfcli.rules._evidence.worth import is_worth
 
 _FEWEST_PARTS = 3
-_LEAST_SECONDS = 1e-6
 _LEAST_OF_STEP = 0.01
 _LEAST_OF_KERNEL = 0.1
 _OPTIONS = ("max_complex_pointwise_cat_inputs", "max_pointwise_cat_inputs")
@@ -44,7 +44,7 @@ def _check(run: Run) -> Iterator[Finding]:
         if added is None:
             continue
         cost = estimate_saving(run, {number: ()}, added * kernel.launches, rework=without_parts)
-        if cost is not None and _matters(cost, kernel):
+        if is_worth(cost, _LEAST_OF_STEP, _LEAST_OF_KERNEL * (kernel.step_seconds or 0.0)):
             yield _finding(run, number, work, cost)
 
 
@@ -80,14 +80,6 @@ def _count_bytes(kernel: KernelFacts, work: LaunchWork) -> int:
     elements out, each once."""
     masked = {a.argument for a in work.accesses or () if a.kind == "load" and a.masked}
     return sum(b.bytes for b in kernel.buffers if b.argument in masked and b.is_read)
-
-
-def _matters(cost: Cost, kernel: KernelFacts) -> bool:
-    return (
-        cost.seconds >= _LEAST_SECONDS
-        and cost.seconds >= _LEAST_OF_KERNEL * (kernel.step_seconds or 0.0)
-        and (cost.share is None or cost.share >= _LEAST_OF_STEP)
-    )
 
 
 def _finding(run: Run, number: int, work: LaunchWork, cost: Cost) -> Finding:

@@ -49,12 +49,13 @@ from perfcli.rules._evidence.arithmetic import is_heavy
 from perfcli.rules._evidence.dataflow import Called, Dataflow, Passing
 from perfcli.rules._evidence.demands import computes, fewer_reads, fewer_writes
 from perfcli.rules._evidence.splits import KERNEL_SECONDS, find_splits
+from perfcli.rules._evidence.whole_reads import points_of
 from perfcli.rules._evidence.words import origin_of
+from perfcli.rules._evidence.worth import is_worth
 
 if TYPE_CHECKING:
     from perfcli.predict.savings import Edit
 
-_LEAST_SECONDS = 1e-6
 _LEAST_SHARE = 0.02
 _LEAST_SHARE_OF_LOSS = 0.01
 _FUSABLE = ("pointwise", "reduction", "persistent-reduction")
@@ -87,17 +88,9 @@ def _check(run: Run) -> Iterator[Finding]:
         if not _is_legal(run, passing) or flow.has_between(passing.writer, passing.reader):
             continue
         cost = _cost_of(run, passing)
-        if _is_worth(cost, _LEAST_SHARE):
+        if is_worth(cost, _LEAST_SHARE):
             done.update((passing.writer, passing.reader))
             yield _say_pair(run, passing, reason, cost)
-
-
-def _is_worth(cost: Cost | None, share: float) -> bool:
-    return cost is not None and cost.seconds >= _LEAST_SECONDS and (cost.share or 0.0) >= share
-
-
-def _points(kernel: KernelFacts) -> int:
-    return math.prod(kernel.sizes.values()) if kernel.sizes else 0
 
 
 def _is_legal(run: Run, passing: Passing) -> bool:
@@ -108,12 +101,12 @@ def _is_legal(run: Run, passing: Passing) -> bool:
         return False
     if writer.unknown_sizes or reader.unknown_sizes:
         return False
-    elements, points = math.prod(passing.read.shape), _points(reader)
+    elements, points = math.prod(passing.read.shape), points_of(reader) or 0
     if not points / _OTHERS_SHARE <= elements <= points * _OTHERS_SHARE:
         return False
     if writer.kind != "pointwise":
         same = sorted(writer.sizes.values()) == sorted(reader.sizes.values())
-        after = reader.kind == "pointwise" and _points(writer) == points
+        after = reader.kind == "pointwise" and points_of(writer) == points
         return (same or after) and not _is_reordered(passing)
     sweeps = reader.source_facts.passes if reader.source_facts else {}
     return sweeps.get(passing.read.argument, 1) <= 1
@@ -139,7 +132,7 @@ def _cost_of(run: Run, passing: Passing) -> Cost | None:
         kept = max(0.0, 1 - size / (writer.bytes_written or 1))
         edits[passing.writer].append(fewer_writes(kept))
     cost = estimate_saving(run, edits, -KERNEL_SECONDS * reader.launches)
-    told = (reader.refused or {}).get(writer.name, "")
+    told = _words_of_scheduler(run, passing)
     turned = _is_reordered(passing) or told.startswith(_MISMATCH)
     if cost is None or run.target is None or not turned:
         return cost
@@ -157,7 +150,7 @@ def _limit(cost: Cost, seconds: float) -> Cost:
 
 def _say_pair(run: Run, passing: Passing, reason: _Reason, cost: Cost | None) -> Finding:
     writer, reader = run.kernels[passing.writer], run.kernels[passing.reader]
-    told = (reader.refused or {}).get(writer.name, "")
+    told = _words_of_scheduler(run, passing)
     size = passing.read.bytes
     doubtful = passing.parts > 1 and (reader.kind != "pointwise" or _is_heavy(writer))
     return Finding(
@@ -198,12 +191,17 @@ _STATIC = (
 )
 
 
+def _words_of_scheduler(run: Run, passing: Passing) -> str:
+    """Return why Inductor's scheduler did not fuse the two; empty where it did not say."""
+    writer, reader = run.kernels[passing.writer], run.kernels[passing.reader]
+    return (reader.refused or {}).get(writer.name, "")
+
+
 def _reason_of(run: Run, passing: Passing) -> _Reason | None:
     """Return why the kernels are two; None where that is not known, or is as it should be."""
-    writer, reader = run.kernels[passing.writer], run.kernels[passing.reader]
     if passing.parts:
         return _reason_of_cat(run, passing)
-    told = (reader.refused or {}).get(writer.name, "")
+    told = _words_of_scheduler(run, passing)
     if not told:
         return None
     return _name_limit(run, told) or _name_mismatch(run, passing, told)
@@ -271,7 +269,7 @@ def _find_opaque(flow: Dataflow) -> Iterator[Finding]:
             if writer is None or not _goes_along(called, buffer.shape):
                 continue
             cost = _cost_of_opaque(flow, called, writer, name)
-            if _is_worth(cost, _LEAST_SHARE):
+            if is_worth(cost, _LEAST_SHARE):
                 seen.add((called.graph, called.op))
                 yield _say_opaque(run, called, writer, cost)
                 break
@@ -364,7 +362,7 @@ def _compare(comparison: Comparison) -> Iterator[Finding]:
         if more and any(kernels <= set(match.head) for kernels in known):
             continue  # the head alone shows it, with its reason
         cost = estimate_loss(comparison.base, match.base, comparison.head, match.head)
-        if _is_worth(cost, _LEAST_SHARE_OF_LOSS):
+        if is_worth(cost, _LEAST_SHARE_OF_LOSS):
             yield _say_group(comparison, match, cost, more)
 
 

@@ -64,6 +64,7 @@ from perfcli.rules._evidence.whole_reads import (
     whole_reads,
 )
 from perfcli.rules._evidence.words import origin_of
+from perfcli.rules._evidence.worth import is_worth
 
 WIDEST = 16
 GOOD = 64
@@ -236,7 +237,7 @@ def _times(elements: int, rows: _Rows) -> str:
 
 # --- pointwise kernels -----------------------------------------------------------------------
 
-_LEAST_SECONDS, _LEAST_OF_STEP, _LEAST_OF_KERNEL = 1e-6, 0.01, 0.1
+_LEAST_OF_STEP, _LEAST_OF_KERNEL = 0.01, 0.1
 
 
 def _check_pointwise(run: Run) -> Iterator[Finding]:
@@ -247,10 +248,7 @@ def _check_pointwise(run: Run) -> Iterator[Finding]:
         if candidate is None or not narrow:
             continue
         cost = estimate_saving(run, {number: ()}, rework=widen)
-        if cost is None or cost.seconds < _LEAST_SECONDS:
-            continue
-        own = cost.seconds / (kernel.step_seconds or math.inf)
-        if own >= _LEAST_OF_KERNEL and (cost.share is None or cost.share >= _LEAST_OF_STEP):
+        if is_worth(cost, _LEAST_OF_STEP, _LEAST_OF_KERNEL * (kernel.step_seconds or 0.0)):
             yield _pointwise_finding(run, number, candidate, narrow, cost)
 
 

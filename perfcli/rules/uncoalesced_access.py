@@ -41,8 +41,8 @@ from perfcli.model import (
 from perfcli.predict.coalescing import coalesce, is_wasteful
 from perfcli.predict.savings import estimate_saving
 from perfcli.rules._evidence.words import origin_of
+from perfcli.rules._evidence.worth import is_worth
 
-_LEAST_SECONDS = 1e-6
 _LEAST_OF_STEP = 0.01
 _LEAST_OF_KERNEL = 0.15
 _ANALYSIS = "triton.coalesce_tiling_analysis"
@@ -61,7 +61,7 @@ def _check(run: Run) -> Iterator[Finding]:
         if not wasteful:
             continue
         cost = estimate_saving(run, {number: ()}, rework=coalesce)
-        if cost is not None and _matters(cost, kernel):
+        if is_worth(cost, _LEAST_OF_STEP, _LEAST_OF_KERNEL * (kernel.step_seconds or 0.0)):
             yield _finding(run, number, wasteful, candidate, cost)
 
 
@@ -70,15 +70,6 @@ def _list_wasteful(candidate: Candidate) -> list[MemoryAccess]:
     accesses = candidate.work.accesses if candidate.work else None
     found = [access for access in accesses or () if is_wasteful(access)]
     return sorted(found, key=lambda access: access.needed - access.sectors)
-
-
-def _matters(cost: Cost, kernel: KernelFacts) -> bool:
-    own = kernel.step_seconds or 0.0
-    return (
-        cost.seconds >= _LEAST_SECONDS
-        and cost.seconds >= _LEAST_OF_KERNEL * own
-        and (cost.share is None or cost.share >= _LEAST_OF_STEP)
-    )
 
 
 def _finding(

@@ -21,7 +21,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfcli.compile.patches.kernel_text import KernelText, Unfit, list_calls, list_names
+from perfcli.compile.patches.kernel_text import ParsedKernel, Unfit, list_calls, list_names
 
 MARK = "recompute_half_inputs"
 """The entry of ``inductor_meta`` of a rewritten kernel: how many elements a thread may have where
@@ -75,7 +75,7 @@ class _Load:
 
 class _Kernel:
     def __init__(self, source: str) -> None:
-        self.text = KernelText(source, "persistent_reduction")
+        self.text = ParsedKernel(source, "persistent_reduction")
         self.body = self.text.function.body
         if any(not isinstance(s, ast.Assign | ast.AnnAssign | ast.Expr) for s in self.body):
             raise Unfit  # a loop over rows (mix-order), or a branch

@@ -8,15 +8,45 @@ with a decorator of ``triton_heuristics`` that has dictionaries ``inductor_meta`
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perfcli.compile.patches.patching import Patching
 
 
 class Unfit(Exception):
     """Says that a text is not as expected."""
 
 
-class KernelText:
+def rewrite_kernels(
+    patching: Patching,
+    kernel: Any,
+    generate: Any,
+    concerns: Callable[[str], bool],
+    rewrite: Callable[[str], str | None],
+) -> None:
+    """Have ``generate``, the ``codegen_kernel`` of the class ``kernel``, give what becomes of each
+    text that the patch ``concerns``; what can't be rewritten (None) stays as torch wrote it. Each
+    text counts once."""
+    seen: set[str] = set()
+
+    @functools.wraps(generate)
+    def codegen_kernel(self: Any, name: str | None = None) -> Any:
+        source = generate(self, name)
+        if not concerns(source):
+            return source
+        rewritten = rewrite(source)
+        if source not in seen:  # Inductor asks more than once for some kernels
+            seen.add(source)
+            patching.leave() if rewritten is None else patching.count()
+        return source if rewritten is None else rewritten
+
+    patching.replace(kernel, "codegen_kernel", codegen_kernel)
+
+
+class ParsedKernel:
     """Holds a kernel's text and what it consists of."""
 
     def __init__(self, source: str, heuristics: str) -> None:

@@ -15,6 +15,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from perfcli.compile.patches.kernel_text import rewrite_kernels
 from perfcli.compile.patches.patching import Patching
 from perfcli.compile.patches.peeled_loops import MARK, has_masked_loops, peel_loops
 
@@ -28,7 +29,7 @@ def apply(patching: Patching, _: bool) -> None:
     for name in ("exp", "maximum", "max2"):
         patching.find(triton_helpers, name)
     kernel = patching.find(triton, "TritonKernel")
-    _peel_kernels(patching, kernel, patching.find(kernel, "codegen_kernel", "self", "name"))
+    generate = patching.find(kernel, "codegen_kernel", "self", "name")
     propose = patching.find(
         triton_heuristics,
         "_reduction_configs",
@@ -37,24 +38,8 @@ def apply(patching: Patching, _: bool) -> None:
         "triton_meta",
         "num_dynamic",
     )
+    rewrite_kernels(patching, kernel, generate, has_masked_loops, peel_loops)
     _add_configurations(patching, triton_heuristics, propose)
-
-
-def _peel_kernels(patching: Patching, kernel: Any, generate: Any) -> None:
-    seen: set[str] = set()
-
-    @functools.wraps(generate)
-    def codegen_kernel(self: Any, name: str | None = None) -> Any:
-        source = generate(self, name)
-        if not has_masked_loops(source):
-            return source
-        peeled = peel_loops(source)
-        if source not in seen:  # Inductor asks more than once for some kernels
-            seen.add(source)
-            patching.leave() if peeled is None else patching.count()
-        return source if peeled is None else peeled
-
-    patching.replace(kernel, "codegen_kernel", codegen_kernel)
 
 
 def _add_configurations(patching: Patching, heuristics: Any, propose: Any) -> None:

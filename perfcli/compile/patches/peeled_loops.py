@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from perfcli.compile.patches.kernel_text import KernelText, Unfit, list_calls, list_names
+from perfcli.compile.patches.kernel_text import ParsedKernel, Unfit, list_calls, list_names
 
 MARK = "loop_peeling"
 """The entry of ``inductor_meta`` that says how many neighbours a peeled kernel loads at once."""
@@ -115,7 +115,7 @@ class _Kernel:
     """Holds a kernel that was read, to be written anew."""
 
     def __init__(self, source: str) -> None:
-        self.text = KernelText(source, "reduction")
+        self.text = ParsedKernel(source, "reduction")
         self.function = self.text.function
         nodes = [n for n in ast.walk(self.function) if isinstance(n, ast.For | ast.While | ast.If)]
         calls = (ast.unparse(c.func) for c in list_calls(self.function))

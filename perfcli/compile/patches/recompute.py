@@ -17,6 +17,7 @@ import functools
 from typing import Any
 
 from perfcli.compile.patches.half_inputs import MARK, holds_rows, keep_halves
+from perfcli.compile.patches.kernel_text import rewrite_kernels
 from perfcli.compile.patches.patching import Patching
 
 _LONGEST = 4096
@@ -53,7 +54,8 @@ def apply(patching: Patching, _: bool) -> None:
         "triton_meta",
     )
     _hold_longer_rows(patching, chooser, decide)
-    _keep_halves(patching, kernel, generate)
+    keep = functools.partial(keep_halves, usual=_USUAL)
+    rewrite_kernels(patching, kernel, generate, holds_rows, keep)
     _choose_configurations(patching, triton_heuristics, propose)
 
 
@@ -114,23 +116,6 @@ def _hint(size: Any) -> int:
 
 def _next_power(size: int) -> int:
     return 1 << (size - 1).bit_length()
-
-
-def _keep_halves(patching: Patching, kernel: Any, generate: Any) -> None:
-    seen: set[str] = set()
-
-    @functools.wraps(generate)
-    def codegen_kernel(self: Any, name: str | None = None) -> Any:
-        source = generate(self, name)
-        if not holds_rows(source):
-            return source
-        rewritten = keep_halves(source, _USUAL)
-        if source not in seen:  # Inductor asks more than once for some kernels
-            seen.add(source)
-            patching.leave() if rewritten is None else patching.count()
-        return source if rewritten is None else rewritten
-
-    patching.replace(kernel, "codegen_kernel", codegen_kernel)
 
 
 def _choose_configurations(patching: Patching, heuristics: Any, propose: Any) -> None:

@@ -17,13 +17,17 @@ _SPILLED_WARP = 128
 """Bytes that one instruction moves to or from local memory for a warp: a word of each lane."""
 
 
+def _scale_issue(demand: Demand, times: float) -> None:
+    """Have so many times as many instructions issued, and waited for."""
+    demand.issued *= times
+    demand.stalls *= times
+    demand.longest_stalls *= times
+
+
 def without_spills(demand: Demand) -> None:
     """Take out what is moved to and from local memory, and the instructions that move it."""
     moving = min(demand.local_bytes / _SPILLED_WARP, demand.issued / 2)
-    kept = 1 - moving / max(demand.issued, 1.0)
-    demand.issued *= kept
-    demand.stalls *= kept
-    demand.longest_stalls *= kept
+    _scale_issue(demand, 1 - moving / max(demand.issued, 1.0))
     demand.local_bytes = 0.0
     demand.stack_bytes = 0
 
@@ -87,10 +91,7 @@ def taken_online(elements: int) -> Edit:
 
     def edit(demand: Demand) -> None:
         each = elements / (demand.blocks * demand.warps * 32)
-        kept = (demand.issued + _ONLINE * each) / max(demand.issued, 1.0)
-        demand.issued *= kept
-        demand.stalls *= kept
-        demand.longest_stalls *= kept
+        _scale_issue(demand, (demand.issued + _ONLINE * each) / max(demand.issued, 1.0))
         demand.special += each
 
     return edit
@@ -116,11 +117,9 @@ def computes(times: float) -> Edit:
     """Return an edit that runs so many times the instructions on what is loaded once."""
 
     def edit(demand: Demand) -> None:
-        demand.issued *= times
+        _scale_issue(demand, times)
         demand.special *= times
         demand.conversions *= times
-        demand.stalls *= times
-        demand.longest_stalls *= times
 
     return edit
 

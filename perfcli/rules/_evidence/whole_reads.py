@@ -9,7 +9,7 @@ from collections.abc import Collection
 from perfcli.model import Buffer, Candidate, KernelFacts, KernelKind, Run
 
 
-def _points_of(kernel: KernelFacts) -> int | None:
+def points_of(kernel: KernelFacts) -> int | None:
     """Return points of the iteration space, or None where it is not known."""
     return math.prod(kernel.sizes.values()) if kernel.sizes else None
 
@@ -31,7 +31,7 @@ ANY_REDUCTION: tuple[KernelKind, ...] = ("reduction", "persistent-reduction")
 def whole_reads(kernel: KernelFacts, kinds: Collection[KernelKind] = LOOPED) -> list[Buffer]:
     """Return what a kernel of these kinds (looped reductions) reads one element of at each of its
     points: neither what is broadcast nor what is gathered from a larger buffer."""
-    points = _points_of(kernel)
+    points = points_of(kernel)
     if kernel.kind not in kinds or points is None:
         return []
     return [

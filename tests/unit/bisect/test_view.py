@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from perfcli.bisect.answer import Across, Bisection, Cost, Ends
+from perfcli.bisect.answer import Across, Bisection, Ends, SearchCost
 from perfcli.bisect.metrics import METRICS
 from perfcli.bisect.run import _nothing_to_search
 from perfcli.bisect.space import NOT_SET
@@ -18,7 +18,7 @@ A, B = OptionChange("a", 1, 2), OptionChange("b", True, False)
 
 def found(ends: Ends, culprits: Culprits, across: Across | None = None) -> Bisection:
     return Bisection(
-        "id", "x", {}, METRICS["loads"], (A, B), Cost(5, 3, 0, 1.0), ends, culprits,
+        "id", "x", {}, METRICS["loads"], (A, B), SearchCost(5, 3, 0, 1.0), ends, culprits,
         across=across, title="x",
     )  # fmt: skip
 
@@ -167,7 +167,7 @@ def test_a_catalogues_best_set_begins_with_what_gains_most() -> None:
     result = replace(
         found(Ends(0, 0), Culprits("explained")),
         ends=None, culprits=None, direction="improve", improvement=best,
-        cost=Cost(5, 3, 0, 1.0, inferred=37),
+        cost=SearchCost(5, 3, 0, 1.0, inferred=37),
     )  # fmt: skip
     said = _lines(result)
     assert _verdict(result) == "best: 100 → 68 with b=false (true), a=2 (1)"
