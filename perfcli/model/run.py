@@ -11,7 +11,7 @@ from perfcli.model.estimate import HostEstimate, OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.observed import Observed
 from perfcli.model.values import BlobId, Device, Mode, OptionValue, Scalar
-from perfcli.model.workload import Target, Variant
+from perfcli.model.workload import ScriptCommand, Target, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,25 @@ class BreakPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class CompiledCall:
+    """Describes one use of ``torch.compile`` in the user's own code."""
+
+    name: str
+    """The function or module that is compiled."""
+    place: str
+    """``file:line`` of the call, or of what the decorator stands at."""
+    mode: str | None = None
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    dynamic: bool | None = None
+    fullgraph: bool = False
+    backend: str = "inductor"
+    graphs: tuple[str, ...] = ()
+    """The graphs that came of it."""
+    count: int = 1
+    """How many times it was made with these settings: a loop over layers calls it for each."""
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
     """Says what produced a run, as far as it can change the generated code."""
 
@@ -163,6 +182,10 @@ class Run:
     """How long the host is busy with a step; derived whenever a run is shown."""
     observed: Observed | None = None
     """What a profiler's trace says of it, where one was imported."""
+    compiled: tuple[CompiledCall, ...] = ()
+    """What the user's own code gave to ``torch.compile``, each with its settings."""
+    script: ScriptCommand | None = None
+    """The script that it is a run of; None for a scenario."""
 
     @property
     def patch_notes(self) -> tuple[str, ...]:

@@ -153,6 +153,19 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True)
+class ScriptCommand:
+    """Says which script is run as a whole, and how it is called."""
+
+    path: str
+    """``train.py``, or the name of a module."""
+    module: bool = False
+    """Whether it is run as ``python -m`` runs a module."""
+    arguments: tuple[str, ...] = ()
+    steps: int = 2
+    """How many steps it goes on for; the last of them is the run's step."""
+
+
+@dataclass(frozen=True, slots=True)
 class CompileRequest:
     """Holds everything a worker needs to compile one variant of one scenario."""
 
@@ -175,6 +188,8 @@ class CompileRequest:
     """Parameters of further calls of the compiled model, to see what they compile again."""
     folder: str = ""
     """Absolute working folder of the worker; empty: the caller's."""
+    script: ScriptCommand | None = None
+    """The script that is run instead of a scenario; ``scenario`` is how it was typed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,12 +86,25 @@ def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any
         "dynamic": request.dynamic,
         "threads": request.threads,
         **({"varied": [dict(each) for each in request.varied]} if request.varied else {}),
+        **({"script": _identify_script(request)} if request.script else {}),
         "python": interpreter.version,
         "torch": interpreter.torch,
         "triton": interpreter.triton,
         "distributions": interpreter.distributions,
         "variables": environment.clean_environment(variables, {}),
         "perfcli": _code_hash(),
+    }
+
+
+def _identify_script(request: CompileRequest) -> dict[str, Any]:
+    """Return what decides what a script does, apart from the files that it reads: its arguments
+    and the folder that it runs in."""
+    assert request.script is not None
+    script = request.script
+    return {
+        **asdict(script),
+        "file": "" if script.module else _hash_file(os.path.join(request.folder, script.path)),
+        "folder": request.folder or os.getcwd(),
     }
 
 

@@ -14,7 +14,7 @@ from perfcli.loading import registry, userfile
 from perfcli.loading.builders import check_builder
 from perfcli.machine import environment, targets
 from perfcli.machine.environment import Interpreter
-from perfcli.model import CompileRequest, Device, Run, Scalar, Target, Variant
+from perfcli.model import CompileRequest, Device, Run, Scalar, ScriptCommand, Target, Variant
 from perfcli.names import public
 from perfcli.options import assignments
 from perfcli.storing import store
@@ -143,6 +143,7 @@ def build_request(
     varied: Sequence[Mapping[str, Scalar]] = (),
     on_device: bool = False,
     cache_dir: str | None = None,
+    script: ScriptCommand | None = None,
 ) -> CompileRequest:
     """Return what a worker compiles. This is the one place where such a request is made: what it
     leaves out has the same meaning for whoever asks."""
@@ -159,6 +160,7 @@ def build_request(
         on_device=on_device,
         threads=threads,
         varied=tuple(varied),
+        script=script,
     )
 
 
@@ -224,6 +226,7 @@ def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileReq
         jobs=jobs,
         threads=run.threads,
         varied=[call.params for call in run.recompilations.varied] if run.recompilations else (),
+        script=run.script,
     )
 
 
