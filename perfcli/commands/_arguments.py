@@ -32,6 +32,10 @@ Vary: TypeAlias = Annotated[
         help="Also call the model with these values of a parameter: what is compiled again?",
     ),
 ]
+World: TypeAlias = Annotated[
+    int,
+    typer.Option(metavar="N", min=1, help="Compile one rank of a process group of N, one per GPU."),
+]
 Jobs: TypeAlias = Annotated[
     int | None,
     typer.Option(

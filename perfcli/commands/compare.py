@@ -49,6 +49,7 @@ def compare(
     device: args.Device = None,
     dynamic: args.Dynamic = False,
     vary: args.Vary = None,
+    world: args.World = 1,
     allow: args.Allow = None,
     budget: args.Budget = None,
     threads: args.Threads = None,
@@ -115,7 +116,9 @@ def compare(
     asked = MeasuringOptions(
         budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time
     )
-    question = Question(base, tuple(param or ()), preset, target, device, dynamic, vary=vary)
+    question = Question(
+        base, tuple(param or ()), preset, target, device, dynamic, vary=vary, world=world
+    )
     if with_kernel:
         given: dict[str, object] = {"RUN": head, "-b": b, "--toggle": toggle}
         given |= {"--b-python": b_python, "--allow": allow, "--try-fixes": try_fixes}
@@ -123,7 +126,7 @@ def compare(
         pair = beside.compile_pair(question, Side(tuple(a or ()), a_python), asked, context)
     elif head is not None:
         compiling = (a, b, toggle, a_python, b_python, param, preset, target, device, vary)
-        if any(compiling) or dynamic or fresh:
+        if any(compiling) or dynamic or fresh or world > 1:
             raise PerfcliError(
                 "two stored runs are compared as they are: leave out the options for compiling"
             )

@@ -24,6 +24,7 @@ def explain(
     device: args.Device = None,
     dynamic: args.Dynamic = False,
     vary: args.Vary = None,
+    world: args.World = 1,
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
@@ -51,7 +52,9 @@ def explain(
     from perfcli.workflow.request import Question, Side
 
     output.check_writable(json)
-    question = Question(run, tuple(param or ()), preset, target, device, dynamic, vary=vary)
+    question = Question(
+        run, tuple(param or ()), preset, target, device, dynamic, vary=vary, world=world
+    )
     args.use_calibration(calibration)
     written = documents.Wanted(json=json).places
     context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, written)

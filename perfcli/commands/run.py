@@ -22,6 +22,7 @@ def run(
     device: args.Device = None,
     dynamic: args.Dynamic = False,
     vary: args.Vary = None,
+    world: args.World = 1,
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
@@ -57,7 +58,9 @@ def run(
     column = next(named, "")
     if sort is not None and not column:
         raise PerfcliError(f"can't sort by {sort!r}: one of {', '.join(screen.columns)}")
-    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, vary=vary)
+    question = Question(
+        scenario, tuple(param or ()), preset, target, device, dynamic, vary=vary, world=world
+    )
     side = Side(tuple(option or ()), python)
     args.use_calibration(calibration)
     written = documents.Wanted(json=json).places

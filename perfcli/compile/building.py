@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcli.compile import unfollowed
+from perfcli.compile.own_backward import is_step
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry
 from perfcli.loading.userfile import FORWARD_ONLY, MODE
@@ -82,6 +83,13 @@ def build(request: CompileRequest, mode: Any) -> Built:
     return replace(built, workload=workload, notes=notes)
 
 
+def _choose_mode(workload: Workload) -> Workload:
+    """Return the workload as a step where nobody chose its mode and it runs its own backward."""
+    if workload.mode_is_default and workload.mode == "forward" and is_step(workload.call):
+        return replace(workload, mode="step")
+    return workload
+
+
 def _build_once_or_twice(
     request: CompileRequest, mode: Any, device: Any
 ) -> tuple[Built, tuple[str, ...]]:
@@ -132,6 +140,7 @@ def build_users_workload(request: CompileRequest) -> Built:
     workload = registry.build(scenario, params)
     if "mode" in request.params:
         workload = replace(workload, mode_is_default=False)
+    workload = _choose_mode(workload)
     if scenario.parameters.get("mode") is MODE:  # the function may have returned another one
         params["mode"] = workload.mode
     return Built(scenario, params, workload)

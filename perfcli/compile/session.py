@@ -257,7 +257,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile import recompiling, tracing
     from perfcli.compile.building import build
     from perfcli.compile.capture import settings
-    from perfcli.compile.stand_in import decisions, operators
+    from perfcli.compile.stand_in import decisions, operators, optimizers
 
     def on_kernel(kernel: CapturedKernel) -> None:
         pool.submit(kernel.definition)
@@ -269,6 +269,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     capture = Capture(on_kernel, finds_obstacles=session.explains)
     assumptions = decisions.install(mode, session.request.target)
     operators.install_recurrent(assumptions)
+    optimizers.install(mode)
     settings.reset_counters()
     recompiling.forget_compilations()
     traced = tracing.trace_offline(
@@ -319,6 +320,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         compile_work=session.work,
         graph_obstacles=capture.list_obstacles(),
         threads=request.threads,
+        world=request.world,
     )
 
 

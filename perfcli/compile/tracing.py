@@ -138,11 +138,10 @@ def call_compiled(
     workload with other sizes."""
     import torch
 
-    training = workload.mode == "training"
     try:
-        with autocast(workload), torch.set_grad_enabled(training):
+        with autocast(workload), torch.set_grad_enabled(workload.mode != "forward"):
             result = compiled(*workload.inputs, **workload.kwargs)
-            if training:
+            if workload.mode == "training":
                 (back or backward)(result)
     except Exception as error:
         raise attribute_failure(error, capture) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, get_args
 
 from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
@@ -117,8 +117,8 @@ def _inspect_function(
         raise PerfcliError("params and preset are for scenarios: give the function its arguments")
     if not callable(fn):
         raise PerfcliError(f"expected a function, a module or a name, got a {type(fn).__name__}")
-    if mode not in ("forward", "training"):
-        raise PerfcliError(f"mode is forward or training, not {mode!r}")
+    if mode not in (modes := get_args(Mode)):
+        raise PerfcliError(f"mode is one of {', '.join(modes)}, not {mode!r}")
     call = Call(eager(fn), _arguments(args), dict(kwargs or {}), mode, by_value)
     return compiled(call, _request(fn, asked), asked.get("timeout", TIMEOUT_SECONDS))
 

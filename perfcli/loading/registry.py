@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from perfcli.errors import PerfcliError, UserCodeFailed
 from perfcli.loading.parameters import resolve_params
 from perfcli.loading.printed import keep_output
 from perfcli.loading.tracebacks import users_failure
 from perfcli.loading.userfile import MODE, is_user_file, load_user_declared, load_user_scenario
-from perfcli.model import KernelFamily, Scalar, Scenario, Workload
+from perfcli.model import KernelFamily, Mode, Scalar, Scenario, Workload
 from perfcli.names import internal, public, suggestion
 
 __all__ = [
@@ -112,8 +112,8 @@ def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:
     workload = result if isinstance(result, Workload) else _workload(scenario, params, result)
     if not callable(workload.call):
         raise _wrong(scenario, f"{type(workload.call).__name__!r} cannot be called")
-    if workload.mode not in ("forward", "training"):
-        raise _wrong(scenario, f"mode {workload.mode!r} is neither 'forward' nor 'training'")
+    if workload.mode not in (modes := get_args(Mode)):
+        raise _wrong(scenario, f"mode {workload.mode!r} is none of {', '.join(modes)}")
     return workload
 
 

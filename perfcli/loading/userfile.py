@@ -19,7 +19,7 @@ from perfcli.loading.tracebacks import users_failure
 from perfcli.model import Parameter, Scalar, Scenario
 from perfcli.names import internal, suggestion
 
-MODE = Parameter("forward", "what is compiled", ("forward", "training"))
+MODE = Parameter("forward", "what is compiled", ("forward", "training", "step"))
 """The mode of a function that does not ask for it."""
 FORWARD_ONLY = (
     "require gradients, compiled forward only: give -p mode=training, or return "

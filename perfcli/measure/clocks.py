@@ -109,7 +109,7 @@ def take_graph(step: Step) -> str:
     that it did, or why it could not; the step then stays as it is."""
     import torch
 
-    if step.built.workload.mode == "training":
+    if step.built.workload.mode != "forward":
         return "only forward steps are taken as a CUDA graph: this one is launched kernel by kernel"
     graph = torch.cuda.CUDAGraph()
     try:

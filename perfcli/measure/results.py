@@ -34,13 +34,12 @@ def collect_results(
     in place stays changed."""
     import torch
 
-    training = workload.mode == "training"
     torch.manual_seed(seed)
     state = snapshot.random_state()
     leaves = dict(snapshot.named_leaves(workload))
-    with tracing.autocast(workload), torch.set_grad_enabled(training):
+    with tracing.autocast(workload), torch.set_grad_enabled(workload.mode != "forward"):
         result = call(*workload.inputs, **workload.kwargs)
-        if training:
+        if workload.mode == "training":
             tracing.backward(result, _fixed_gradient)
     drew = snapshot.has_drawn(state, snapshot.random_state())
     gradients = {name: leaf.grad.detach() for name, leaf in leaves.items() if leaf.grad is not None}

@@ -50,10 +50,9 @@ class Step:
         import torch
 
         workload = self.built.workload
-        training = workload.mode == "training"
-        with tracing.autocast(workload), torch.set_grad_enabled(training):
+        with tracing.autocast(workload), torch.set_grad_enabled(workload.mode != "forward"):
             result = self.compiled(*workload.inputs, **workload.kwargs)
-            if training:
+            if workload.mode == "training":
                 tracing.backward(result)
                 self._drop_gradients()
         return result

@@ -163,6 +163,8 @@ class Run:
     """Hash of everything that decides the result and is known before compiling."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The user's own source files that the run imported: path to SHA-256."""
+    world: int = 1
+    """Ranks of the process group, of which the first one was compiled."""
     threads: int | None = None
     """The number of threads that kernels for the CPU were generated for; None: torch's own number,
     or a GPU."""

@@ -9,7 +9,9 @@ OptionValue: TypeAlias = Scalar | list[Any] | dict[str, Any]
 BlobId: TypeAlias = str
 """SHA-256 (hex) of a text kept beside the run: a source, an intermediate form, a listing."""
 
-Mode = Literal["forward", "training"]
+Mode = Literal["forward", "training", "step"]
+"""What a step is: the call alone, the call and a backward from what it returns, or a call that runs
+its own backward, or an optimizer, with gradients enabled."""
 Device = Literal["cuda", "cpu"]
 KernelKind = Literal[
     "pointwise",

@@ -190,6 +190,8 @@ class CompileRequest:
     """Absolute working folder of the worker; empty: the caller's."""
     script: ScriptCommand | None = None
     """The script that is run instead of a scenario; ``scenario`` is how it was typed."""
+    world: int = 1
+    """Ranks of the process group that the model runs in, of which the first one is compiled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def estimate_host_of(run: Run) -> HostEstimate | None:
         return HostEstimate(once + replay, least, most, launches, once, 0.0, replay, replayed=True)
     launching = launches * _LEAST_LAUNCH
     low = graphs * _LEAST_GRAPH + launching
-    if run.mode == "training":
+    if run.mode != "forward":
         once = estimate_host(0, [], run.target) or 0.0
         most = table * _TRAINING_SPREAD
         return HostEstimate(table, low, most, launches, once, launching, replay)

@@ -85,6 +85,7 @@ def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any
         "operators": name_operators(request.target) if request.target else "",
         "dynamic": request.dynamic,
         "threads": request.threads,
+        **({"world": request.world} if request.world > 1 else {}),
         **({"varied": [dict(each) for each in request.varied]} if request.varied else {}),
         **({"script": _identify_script(request)} if request.script else {}),
         "python": interpreter.version,

@@ -39,6 +39,8 @@ class Question:
     """That kernels for the CPU are generated for; None: torch's own number."""
     vary: str | None = None
     """A parameter and the values that the compiled model is called with: ``batch=4,8,16``."""
+    world: int = 1
+    """Ranks of the process group that the model runs in."""
     toggles: tuple[str, ...] = ()
     """Options that the two sides of a comparison have differently: ``OPT``, or ``OPT=VAL``."""
 
@@ -111,6 +113,7 @@ def make_jobs(
             jobs=jobs,
             threads=question.threads,
             varied=varied,
+            world=question.world,
         )
         made.append(make_job(request, interpreter))
     return made
@@ -141,6 +144,7 @@ def build_request(
     jobs: int | None = None,
     threads: int | None = None,
     varied: Sequence[Mapping[str, Scalar]] = (),
+    world: int = 1,
     on_device: bool = False,
     cache_dir: str | None = None,
     script: ScriptCommand | None = None,
@@ -161,6 +165,7 @@ def build_request(
         threads=threads,
         varied=tuple(varied),
         script=script,
+        world=world,
     )
 
 
@@ -225,6 +230,7 @@ def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileReq
         dynamic=run.dynamic,
         jobs=jobs,
         threads=run.threads,
+        world=run.world,
         varied=[call.params for call in run.recompilations.varied] if run.recompilations else (),
         script=run.script,
     )
