@@ -29,6 +29,7 @@ from perfcli.compile.stand_in import shim
 from perfcli.errors import CompileFailed
 from perfcli.model import (
     Bundle,
+    CompiledCall,
     CompileRequest,
     CompileWork,
     Environment,
@@ -120,6 +121,7 @@ class Session:
     work: CompileWork | None = None
     explains: bool = True
     """Whether what only a report shows is found out as well."""
+    compiled: tuple[CompiledCall, ...] = ()
     build: Callable[[Any], Any] | None = None
     """Makes a ``Built`` under a ``FakeTensorMode``; None: the request's scenario does."""
 
@@ -153,7 +155,8 @@ def _compile_offline(session: Session) -> Bundle:
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir), session.told)
     try:
         with session.phase("trace"):
-            capture, built, traced = trace(session, pool)
+            follow = _trace_script if request.script else trace
+            capture, built, traced = follow(session, pool)
         return finish(session, capture, built, traced, pool)
     finally:
         pool.close()
@@ -176,7 +179,10 @@ def _compile_on_device(session: Session) -> Bundle:
     tracing.set_options(session.request.variant.options)
     settings.reset_counters()
     with session.phase("trace"):
-        capture, built, traced = on_device.trace(session.request)
+        if session.request.script:
+            capture, built, traced = _run_script_here(session)
+        else:
+            capture, built, traced = on_device.trace(session.request)
     return finish(session, capture, built, traced, on_device.DriverFacts())
 
 
@@ -284,6 +290,44 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     return capture, built, traced
 
 
+def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
+    from perfcli.compile import recompiling
+    from perfcli.compile.capture import settings
+    from perfcli.compile.scripts import run
+    from perfcli.compile.scripts.host_values import make_mode
+    from perfcli.compile.stand_in import decisions, operators
+
+    def on_kernel(kernel: CapturedKernel) -> None:
+        pool.submit(kernel.definition)
+        session.report("trace", pool.done(), pool.total())
+
+    before = read_processor()
+    mode = make_mode()
+    capture = Capture(on_kernel)
+    assumptions = decisions.install(mode, session.request.target)
+    operators.install_recurrent(assumptions)
+    settings.reset_counters()
+    recompiling.forget_compilations()
+    ran = run.run_offline(session.request, capture, mode, assumptions)
+    session.work = before.measure_work(sum(graph.facts.nodes for graph in capture.graphs))
+    session.recompilations = recompiling.call_again(
+        session.request, ran.traced, capture, mode, assumptions
+    )
+    session.compiled = ran.calls
+    session.notes += assumptions.notes()
+    _raise_failures(session.keep)
+    return capture, ran.built, ran.traced
+
+
+def _run_script_here(session: Session) -> tuple[Capture, Any, Any]:
+    from perfcli.compile.scripts import run
+
+    capture = Capture()
+    ran = run.run_on_device(session.request, capture)
+    session.compiled = ran.calls
+    return capture, ran.built, ran.traced
+
+
 def _raise_failures(stand_ins: tuple[Any, ...]) -> None:
     """Raise what failed while torch's C++ asked, which cannot pass on an exception."""
     for stand_in in stand_ins:
@@ -321,6 +365,8 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         graph_obstacles=capture.list_obstacles(),
         threads=request.threads,
         world=request.world,
+        compiled=session.compiled,
+        script=request.script,
     )
 
 

@@ -126,9 +126,14 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     compiled = torch.compile(workload.call, dynamic=True if dynamic else None)
     with watch_breaks() as places:
         call_compiled(workload, compiled, capture, back)
-    notes = (*_skipped_frames(counters), *installed.notes())
+    notes = list_notes(counters)
     found = {reason: tuple(where) for reason, where in places.items()}
     return Traced(count_breaks(counters), notes, found, compiled)
+
+
+def list_notes(counters: Any) -> tuple[str, ...]:
+    """Return what is to be said of a run that was traced. ``counters`` are Dynamo's."""
+    return (*_skipped_frames(counters), *installed.notes())
 
 
 def call_compiled(

@@ -38,6 +38,8 @@ class CapturedGraph:
     kernels: dict[str, CapturedKernel] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     calls: int = 0
+    number: int | None = None
+    """Inductor's own number, which forward and backward graphs of one Dynamo graph share."""
     opaque: set[str] = field(default_factory=set)
     """Kernels of another kind (CUTLASS, CuTe …): counted as externs, by name."""
     workspaces: dict[str, int] = field(default_factory=dict)
@@ -67,6 +69,8 @@ class Capture:
     that its compilation can overlap with the rest of the code generation."""
 
     on_kernel: Callable[[CapturedKernel], None] = lambda _: None
+    on_graph: Callable[[CapturedGraph], None] = lambda _: None
+    """A function that is told of each new graph."""
     graphs: list[CapturedGraph] = field(default_factory=list)
     call_order: list[CapturedGraph] = field(default_factory=list)
     branches: int = 0
@@ -100,8 +104,10 @@ class Capture:
             name = f"{direction} {index}"
             nodes = len(lowering.graph.nodes)
             found = CapturedGraph(GraphFacts(name, direction, index, nodes))
+            found.number = getattr(lowering, "graph_id", None)
             lowering._perfcli_graph = found
             self.graphs.append(found)
+            self.on_graph(found)
         return found
 
     def notes(self) -> tuple[str, ...]:

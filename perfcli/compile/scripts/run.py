@@ -1,0 +1,125 @@
+"""Compiles a script: runs it under the stand-in device, or on the real one, and keeps of what it
+compiled the graphs of its last step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from perfcli.compile import tracing
+from perfcli.compile.building import Built
+from perfcli.compile.capture.capture import hook_inductor
+from perfcli.compile.capture.captured import Capture
+from perfcli.compile.capture.graph_breaks import count_breaks, watch_breaks
+from perfcli.compile.scripts.calls import CompileCalls, watch_compile
+from perfcli.compile.scripts.failures import explain, refuse_nothing_compiled
+from perfcli.compile.scripts.program import load_program
+from perfcli.compile.scripts.steps import ScriptEnded, StepCounter, watch_optimizers
+from perfcli.compile.scripts.surroundings import stand_in
+from perfcli.loading.printed import keep_output
+from perfcli.model import CompiledCall, CompileRequest, Scenario, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class RanScript:
+    """Holds what a script that has ended compiled."""
+
+    built: Built
+    traced: tracing.Traced
+    calls: tuple[CompiledCall, ...]
+
+
+def run_offline(
+    request: CompileRequest, capture: Capture, mode: Any, assumptions: Any
+) -> RanScript:
+    """Run the request's script with fake tensors of ``mode`` and fill ``capture``.
+
+    Raises UserCodeFailed where the script fails before it has compiled anything or needs what is
+    not there, CompileFailed where Inductor does.
+    """
+    import torch
+
+    with (
+        hook_inductor(capture, tracing.make_finish(mode, capture, assumptions)),
+        stand_in(mode, assumptions),
+        torch.autograd.set_multithreading_enabled(False),
+        mode,
+    ):
+        return _run(request, capture)
+
+
+def run_on_device(request: CompileRequest, capture: Capture) -> RanScript:
+    """Run the request's script as it is, and fill ``capture``. Raises as ``run_offline``."""
+    import torch
+
+    with hook_inductor(capture, finish=None):
+        ran = _run(request, capture)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return ran
+
+
+def _run(request: CompileRequest, capture: Capture) -> RanScript:
+    import torch._dynamo
+
+    script = request.script
+    assert script is not None
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    counter = StepCounter(capture, script.steps)
+    calls = CompileCalls(counter.enter)
+    capture.on_graph = calls.add_graph
+    run = load_program(script)
+    notes: list[str] = []
+    with (
+        watch_compile(calls),
+        watch_optimizers(counter),
+        watch_breaks() as places,
+        keep_output() as printed,
+    ):
+        try:
+            run()
+        except ScriptEnded:
+            pass
+        except BaseException as error:
+            if not counter.ended:
+                notes += explain(error, request, capture, printed.tell())
+    refuse_nothing_compiled(script, capture, calls, printed.tell())
+    notes += tracing.list_notes(counters)
+    notes += _keep_step(capture, counter)
+    training = bool(counter.steps) or any(
+        graph.facts.direction == "backward" for graph in capture.call_order
+    )
+    found = {reason: tuple(where) for reason, where in places.items()}
+    traced = tracing.Traced(count_breaks(counters), tuple(notes), found)
+    return RanScript(_describe(request, training), traced, calls.list_calls(capture))
+
+
+def _describe(request: CompileRequest, training: bool) -> Built:
+    """Return what a run says of the script where it says what was built."""
+    scenario = Scenario(request.scenario, "", {}, {}, _refuse_to_build)
+    mode: Any = "training" if training else "forward"
+    return Built(scenario, dict(request.params), Workload(_refuse_to_build, (), mode=mode))
+
+
+def _refuse_to_build(*_: Any) -> Any:
+    raise AssertionError("a script is not built")
+
+
+def _keep_step(capture: Capture, counter: StepCounter) -> Iterator[str]:
+    """Leave only the graphs of the last step in ``capture``; yield what is to be said about it."""
+    order = counter.select()
+    kept = {id(graph) for graph in order}
+    others = [graph for graph in capture.graphs if id(graph) not in kept]
+    capture.call_order[:] = order
+    for graph in capture.graphs:
+        graph.calls = sum(each is graph for each in order)
+    capture.graphs[:] = [graph for graph in capture.graphs if id(graph) in kept]
+    yield counter.describe()
+    if others:
+        names = ", ".join(graph.facts.name for graph in others)
+        kernels = sum(len(graph.kernels) for graph in others)
+        yield (
+            f"compiled, but not called in the last step, and left out: {names} ({kernels} kernels)"
+        )

@@ -1,0 +1,174 @@
+"""Counts the steps of a script, ends it after the last one that is wanted, and says which calls of
+its graphs make up that step.
+
+With an optimizer, a step goes from one of its steps to the next: every forward and backward call
+between them, however many micro-batches these are, and no evaluation before. Where there are
+several, that of the one which steps least often counts. Without any, a step is one round of calls
+of what was compiled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfcli.compile.capture.captured import Capture, CapturedGraph
+
+_PATIENCE = 8
+"""Rounds of one optimizer, for each that is wanted, in which the others have to step, too."""
+_MOST_CALLS = 32
+"""Calls of one compiled callable after which a script without an optimizer ends."""
+_MOST_CALLS_UNTIL_STEP = 4096
+"""The same where an optimizer was made and has not stepped yet: evaluation, accumulation."""
+
+
+class ScriptEnded(BaseException):
+    """Ends a script that has done all steps that are wanted. It is none of the errors that scripts
+    catch."""
+
+
+@dataclass(slots=True)
+class _Event:
+    who: int
+    at: int
+    """How many graphs had been called."""
+
+
+@dataclass(slots=True)
+class StepCounter:
+    """Counts what ends a script that runs under ``watch_optimizers``."""
+
+    capture: Capture
+    wanted: int
+    ended: bool = False
+    optimizers: dict[int, Any] = field(default_factory=dict)
+    """Those that were made, by their ids, which stay theirs."""
+    steps: list[_Event] = field(default_factory=list)
+    calls: list[_Event] = field(default_factory=list)
+    traced: set[int] = field(default_factory=set)
+    """The compiled callables with a step of an optimizer in their graphs."""
+
+    def enter(self, use: int) -> None:
+        """Hear that a compiled callable is called. Raises ScriptEnded where it needn't be."""
+        if self.calls and self.calls[-1].who in self.traced:
+            self._finish_step(-1 - self.calls[-1].who)
+        called = Counter(event.who for event in self.calls)
+        most = _MOST_CALLS_UNTIL_STEP if self.optimizers else _MOST_CALLS
+        if not self.steps and called[use] >= max(most, self.wanted):
+            self._end()
+        self.calls.append(_Event(use, len(self.capture.call_order)))
+
+    def finish_step(self, optimizer: Any) -> None:
+        """Hear that an optimizer has stepped. Raises ScriptEnded after the last step."""
+        self.optimizers.setdefault(id(optimizer), optimizer)
+        self._finish_step(id(optimizer))
+
+    def finish_traced_step(self) -> None:
+        """Hear that the step of an optimizer is traced into the callable that is being called."""
+        if self.calls:
+            self.traced.add(self.calls[-1].who)
+
+    def _finish_step(self, who: int) -> None:
+        self.steps.append(_Event(who, len(self.capture.call_order)))
+        done = Counter(event.who for event in self.steps)
+        others = [done[key] for key in self.optimizers]
+        everyone = all(number >= self.wanted for number in (*others, *done.values()))
+        if everyone or max(done.values()) >= _PATIENCE * self.wanted:
+            self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        raise ScriptEnded
+
+    def describe(self) -> str:
+        """Return which part of the script the run is."""
+        done = Counter(event.who for event in self.steps)
+        if not done:
+            return (
+                f"the script stepped no optimizer: one round of its {len(self.calls)} calls counts"
+            )
+        number = min(done.values())
+        return (
+            f"step {number} of the script, between two steps of its optimizer"
+            if number > 1
+            else "the first step"
+        )
+
+    def select(self) -> list[CapturedGraph]:
+        """Return the calls of graphs of the last step, in order."""
+        order = self.capture.call_order
+        if self.steps:
+            return _last_period(self.steps, order)
+        return self._select_round()
+
+    def _select_round(self) -> list[CapturedGraph]:
+        """Return the calls from one call of a callable to its next, before them the last call of
+        each callable that is not among these."""
+        order = self.capture.call_order
+        if not self.calls:
+            return list(order)
+        last = self.calls[-1].who
+        own = [number for number, event in enumerate(self.calls) if event.who == last]
+        begin = own[-2] + 1 if len(own) > 1 else 0
+        chosen = self.calls[begin:]
+        seen = {event.who for event in chosen}
+        ends = [*(event.at for event in self.calls[1:]), len(order)]
+        earlier = {
+            event.who: order[event.at : end]
+            for event, end in zip(self.calls[:begin], ends, strict=False)
+            if event.who not in seen
+        }
+        return [*(g for each in earlier.values() for g in each), *order[chosen[0].at :]]
+
+
+def _last_period(steps: list[_Event], order: list[CapturedGraph]) -> list[CapturedGraph]:
+    """Return what was called from one step to the next of the optimizer that stepped least often,
+    of several such the last one."""
+    number = Counter(event.who for event in steps)
+    rarest = min(reversed(steps), key=lambda event: number[event.who]).who
+    own = [event.at for event in steps if event.who == rarest]
+    return order[own[-2] if len(own) > 1 else 0 : own[-1]]
+
+
+@contextmanager
+def watch_optimizers(counter: StepCounter) -> Iterator[None]:
+    """Count the steps of all optimizers while the block runs.
+
+    Seen with torch 2.11 to 2.13: the global hooks of ``torch.optim`` run after every ``step``, of
+    subclasses as well; inside of what is compiled, Dynamo traces them.
+    """
+    import torch
+    from torch.optim import optimizer
+
+    note = torch._dynamo.assume_constant_result(_ignore_result(counter.finish_traced_step))
+
+    def stepped(self: Any, _args: Any, _kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            note()
+        elif not counter.ended:
+            counter.finish_step(self)
+
+    made = optimizer.Optimizer.__init__
+
+    def make(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        counter.optimizers[id(self)] = self
+
+    optimizer.Optimizer.__init__ = make
+    handle = optimizer.register_optimizer_step_post_hook(stepped)
+    try:
+        yield
+    finally:
+        handle.remove()
+        optimizer.Optimizer.__init__ = made
+
+
+def _ignore_result(function: Callable[[], None]) -> Callable[[], bool]:
+    def call() -> bool:
+        function()
+        return True
+
+    return call
