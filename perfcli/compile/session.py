@@ -295,7 +295,7 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile.capture import settings
     from perfcli.compile.scripts import run
     from perfcli.compile.scripts.host_values import make_mode
-    from perfcli.compile.stand_in import decisions, operators
+    from perfcli.compile.stand_in import decisions, operators, optimizers
 
     def on_kernel(kernel: CapturedKernel) -> None:
         pool.submit(kernel.definition)
@@ -306,6 +306,7 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     capture = Capture(on_kernel)
     assumptions = decisions.install(mode, session.request.target)
     operators.install_recurrent(assumptions)
+    optimizers.install(mode)
     settings.reset_counters()
     recompiling.forget_compilations()
     ran = run.run_offline(session.request, capture, mode, assumptions)
