@@ -24,6 +24,7 @@ from perfcli import __version__
 from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
 from perfcli.compile.capture.collecting import STOPPED, Report, collect
+from perfcli.compile.capture.selections import list_selections
 from perfcli.compile.processor import read_processor
 from perfcli.compile.stand_in import shim
 from perfcli.errors import CompileFailed
@@ -263,7 +264,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile import recompiling, tracing
     from perfcli.compile.building import build
     from perfcli.compile.capture import settings
-    from perfcli.compile.stand_in import decisions, operators, optimizers
+    from perfcli.compile.stand_in import choices, decisions, operators, optimizers
 
     def on_kernel(kernel: CapturedKernel) -> None:
         pool.submit(kernel.definition)
@@ -274,6 +275,8 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     built = session.build(mode) if session.build else build(session.request, mode)
     capture = Capture(on_kernel, finds_obstacles=session.explains)
     assumptions = decisions.install(mode, session.request.target)
+    if session.request.target is not None:
+        choices.install(pool, session.request.target, assumptions)
     operators.install_recurrent(assumptions)
     optimizers.install(mode)
     settings.reset_counters()
@@ -368,6 +371,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         world=request.world,
         compiled=session.compiled,
         script=request.script,
+        selections=list_selections(capture.selected),
     )
 
 

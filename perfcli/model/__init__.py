@@ -116,6 +116,7 @@ from perfcli.model.run import (
     OperatorCall,
     Run,
 )
+from perfcli.model.selection import Implementation, Selection, SelectionUse
 from perfcli.model.timing import OUTCOME_OF, Floor, GroupTiming, TimeChange, TimeVerdict, Timing
 from perfcli.model.values import (
     BlobId,
@@ -191,6 +192,7 @@ __all__ = [
     "GroupEstimate",
     "GroupTiming",
     "HostEstimate",
+    "Implementation",
     "Judged",
     "Judgement",
     "KernelFacts",
@@ -247,6 +249,8 @@ __all__ = [
     "ScenarioProblem",
     "Screen",
     "ScriptCommand",
+    "Selection",
+    "SelectionUse",
     "Severity",
     "SideName",
     "SourceFacts",

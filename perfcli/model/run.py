@@ -10,6 +10,7 @@ from perfcli.model.compilation import CompileWork, GraphObstacle, Recompilations
 from perfcli.model.estimate import HostEstimate, OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.observed import Observed
+from perfcli.model.selection import Selection
 from perfcli.model.values import BlobId, Device, Mode, OptionValue, Scalar
 from perfcli.model.workload import ScriptCommand, Target, Variant
 
@@ -176,6 +177,8 @@ class Run:
     graph_obstacles: tuple[GraphObstacle, ...] | None = None
     """What keeps its graphs from being recorded as CUDA graphs, asked for or not; None where that
     is not known, as in runs of earlier versions."""
+    selections: tuple[Selection, ...] = ()
+    """What Inductor chose from where it was to time implementations of operators."""
     recompilations: Recompilations | None = None
     """How often Dynamo compiled and why; None where that is not known."""
     compile_work: CompileWork | None = None

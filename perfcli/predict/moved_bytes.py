@@ -7,6 +7,8 @@ times its bytes over the memory's bandwidth in the median, 1.06 to 5.36 times in
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfcli.model import KernelFacts, Target, TimeEstimate
 from perfcli.model.estimate import BYTES
 
@@ -33,15 +35,21 @@ def _estimate_from_bytes(kernel: KernelFacts, target: Target, why: str) -> TimeE
     facts, moved = kernel.source_facts, kernel.bytes_moved
     is_telling = facts is not None and not facts.atomics and kernel.kind not in _TELLING_NOTHING
     is_telling &= not any(each.work.retries for each in kernel.candidates if each.work)
-    if not (moved and is_telling and kernel.candidates and target.bandwidth > 0):
+    if not (moved and is_telling and kernel.candidates) or kernel.unknown_sizes:
         return None
-    if kernel.unknown_sizes:
+    found = estimate_bytes(moved, target)
+    return replace(found, doubts=(f"from its bytes alone: {why}",)) if found else None
+
+
+def estimate_bytes(moved: float, target: Target) -> TimeEstimate | None:
+    """Return the estimate of one launch on a GPU that moves so many bytes."""
+    if target.bandwidth <= 0:
         return None
     low, middle, high = (
         launch + moved * times / target.bandwidth
         for launch, times in zip(_LAUNCH, _TIMES, strict=True)
     )
-    return TimeEstimate(middle, low, high, kind=BYTES, doubts=(f"from its bytes alone: {why}",))
+    return TimeEstimate(middle, low, high, kind=BYTES)
 
 
 def _estimate_on_cpu(kernel: KernelFacts) -> TimeEstimate | None:

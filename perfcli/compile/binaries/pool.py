@@ -135,6 +135,12 @@ class KernelPool:
                 "use fewer with --jobs, what it finished is cached"
             ) from error
 
+    def results(self, definitions: Sequence[Definition]) -> list[KernelResult]:
+        """Compile kernels and wait for all of them. Raises as ``result``."""
+        for definition in definitions:
+            self.submit(definition)
+        return [self.result(definition) for definition in definitions]
+
     def close(self, wait: bool = False) -> None:
         self._executor.shutdown(wait=wait, cancel_futures=True)
         os.close(self._remarks)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from perfcli.compile.capture import cuda_graphs, kernel_hooks, launch_hooks, memory
+from perfcli.compile.capture import cuda_graphs, kernel_hooks, launch_hooks, memory, selections
 from perfcli.compile.capture.captured import Capture, CapturedGraph, is_subgraph
 from perfcli.compile.capture.fusion_refusals import listen_to_scheduler
 from perfcli.errors import CompileFailed
@@ -28,7 +28,7 @@ def hook_inductor(
     ``finish(lowering, graph)`` stands in for building the generated module and returns what has
     its ``call``; None leaves the real module to be built and run (on a real device).
     """
-    from torch._inductor import compile_fx, output_code
+    from torch._inductor import compile_fx, ir, output_code, select_algorithm
     from torch._inductor.codegen import cpp, multi_kernel, triton, wrapper
     from torch._inductor.graph import GraphLowering
     from torch._inductor.scheduler import Scheduler
@@ -44,6 +44,14 @@ def hook_inductor(
         (GraphLowering, "run", _hook_lowering),
         (GraphLowering, "_compile_to_module", functools.partial(_hook_module, finish=finish)),
         (compile_fx._InProcessFxCompile, "codegen_and_compile", _hook_inputs),
+    ]
+    choosing, templates = select_algorithm.AlgorithmSelectorCache, ir.MultiTemplateBuffer
+    hooks += [
+        (choosing, "__call__", selections.hook_choosing),
+        (choosing, "do_autotuning", selections.hook_autotuning),
+        (templates, "choice_timings", selections.hook_timings),
+        (templates, "finalize_as_triton_caller", selections.hook_finalizing),
+        (Scheduler, "finalize_multi_template_buffers", selections.hook_leftovers),
     ]
     if finish is not None:
         hooks += [

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from perfcli.compile.capture import buffers, provenance, traffic
 from perfcli.compile.capture.definition import Definition
+from perfcli.compile.capture.selections import Selecting
 from perfcli.model import GraphFacts, GraphObstacle, Launch, OperatorCall, Origin
 
 
@@ -81,6 +82,12 @@ class Capture:
     """The graph that Inductor worked on last."""
     static_inputs: frozenset[int] = frozenset()
     """The inputs of that graph that always have the same address, by their numbers."""
+    selected: list[Selecting] = field(default_factory=list)
+    """Lists of implementations of operators that Inductor chose from."""
+    selecting: Selecting | None = None
+    """The latest of them, until it is known which node it became."""
+    leaves_unfused: bool = False
+    """Whether the scheduler settles on templates that nothing was fused into."""
     hears_scheduler: bool = False
     """Whether Inductor's scheduler says why it does not fuse kernels."""
     finds_obstacles: bool = True

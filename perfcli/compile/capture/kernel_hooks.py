@@ -12,6 +12,7 @@ from typing import Any
 from perfcli.compile.capture import fusion_refusals, provenance, traffic
 from perfcli.compile.capture.captured import Capture, CapturedKernel, is_subgraph
 from perfcli.compile.capture.definition import parse_definition
+from perfcli.compile.capture.selections import note_kernel
 
 
 def hook_scheduled(capture: Capture, original: Any) -> Any:
@@ -33,6 +34,7 @@ def hook_scheduled(capture: Capture, original: Any) -> Any:
         if name in kernels and len(kernels) == before:  # the same text again, other buffers
             kernels[name].add_origins(parts)
             kernels[name].uses.append(traffic.read_use(kernel))
+        note_kernel(kernel, name)
         if name in kernels:
             _note_workspace(capture, nodes, kernels[name].uses[-1])
             _note_operations(capture, name, parts)

@@ -79,6 +79,11 @@ def _tensor(argument: str, tensor: Any, role: Any) -> Buffer:
     )
 
 
+def read_tensor(node: Any) -> Buffer:
+    """Return what is known of a tensor by Inductor's node for it."""
+    return _tensor("", node, "input")
+
+
 def _without_name(buffer: Buffer) -> Buffer:
     return replace(buffer, name="")
 

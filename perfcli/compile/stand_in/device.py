@@ -93,6 +93,9 @@ def _replace_cuda_module(target: Target, properties: SimpleNamespace) -> None:
     replace(cuda, "manual_seed_all", lambda *_: None)
     # What recomputes a random operator (attention in a checkpointed block) keeps its state.
     replace(cuda, "default_generators", (_make_generator(),))
+    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):
+        # Kernels that Inductor generates in order to time them import it.
+        torch._C._cuda_getCurrentRawStream = lambda _device: 0
     if torch.version.cuda is None:
         torch.version.cuda = "13.0"
 

@@ -1,0 +1,268 @@
+"""Estimates how long a kernel takes that Inductor makes of a template: a matrix product, a
+convolution, flex attention.
+
+All of them let each block of threads compute one tile of the result and go along an inner
+dimension in steps, in each of which two tiles are brought to the multiprocessor and multiplied.
+Sizes and launch configuration say how many blocks and steps there are; the compiled kernel says how
+many blocks a multiprocessor holds, and what it spills. Accuracy: docs/modes.md.
+
+A worker decides by it where there is no device: standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfcli.model import Buffer, Candidate, Scalar, Target, TimeEstimate
+
+_PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+_BYTES = {"float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateWork:
+    """Says what a template's kernel does with one launch configuration."""
+
+    precision: str
+    blocks: float
+    """Tiles of the result."""
+    steps: float
+    """How many steps along the inner dimension a tile takes."""
+    step_flops: float
+    step_bytes: float
+    """What a step brings to the multiprocessor."""
+    tile_bytes: float
+    """What a tile writes."""
+    moved: float
+    """Bytes of all operands and of the result, each once."""
+    rows: int
+    columns: int
+    """The tile of the result that one product of a step computes."""
+    even: bool = True
+    """Whether the inner dimension is a multiple of a step: no masks."""
+    wide: bool = True
+    """Whether rows of operands begin at 16 bytes: they are copied without passing registers."""
+    family: str = "product"
+    """``product``, ``convolution``, ``attention``: each has constants of its own."""
+    persistent: bool = False
+    """Whether as many blocks as fit at once go from tile to tile."""
+
+
+def describe_template(
+    operator: str,
+    reads: Sequence[Buffer],
+    result: Buffer,
+    config: Mapping[str, Scalar],
+    tf32: bool = False,
+) -> TemplateWork | None:
+    """Return the work of a template for Inductor's list of choices ``operator``; None where
+    perfcli does not know it."""
+    try:
+        if "convolution" in operator:
+            return _describe_convolution(reads, result, config, tf32)
+        if operator.startswith("flex"):
+            return _describe_attention(operator, reads, config, tf32)
+        if operator.endswith("mm") or "plus_mm" in operator:
+            return _describe_product(operator, reads, result, config, tf32)
+    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError):
+        pass  # operands or a configuration of another shape: not known
+    return None
+
+
+def _describe_product(
+    operator: str,
+    reads: Sequence[Buffer],
+    result: Buffer,
+    config: Mapping[str, Scalar],
+    tf32: bool,
+) -> TemplateWork:
+    matrices = [each for each in reads if len(each.shape) >= 2 and min(each.shape[-2:]) > 0]
+    if operator in ("addmm", "baddbmm"):
+        matrices = list(reads[-2:])
+    left, right = matrices[0], matrices[1]
+    products = 2 if "plus_mm" in operator else 1
+    m, n = result.shape[-2:]
+    k = left.shape[-1]
+    batch = math.prod(result.shape[:-2])
+    rows, columns, depth = _tile(config)
+    size, out = _bytes_of(left), _bytes_of(result)
+    return TemplateWork(
+        _precision(left, tf32),
+        blocks=_up(m, rows) * _up(n, columns) * batch,
+        steps=_up(k, depth) * products,
+        step_flops=2.0 * rows * columns * depth,
+        step_bytes=float((rows + columns) * depth * size),
+        tile_bytes=float(rows * columns * out),
+        moved=float(sum(each.bytes for each in (*reads, result))),
+        rows=rows,
+        columns=columns,
+        even=k % depth == 0,
+        wide=_is_wide(left, size) and _is_wide(right, size),
+        persistent="NUM_SMS" in config,
+    )
+
+
+def _describe_convolution(
+    reads: Sequence[Buffer], result: Buffer, config: Mapping[str, Scalar], tf32: bool
+) -> TemplateWork:
+    image, weight = reads[:2]
+    rows, columns, depth = _tile(config)
+    groups = max(1, image.shape[1] // weight.shape[1])
+    taps = math.prod(weight.shape[2:])
+    pixels = result.shape[0] * math.prod(result.shape[2:])
+    size = _bytes_of(image)
+    return TemplateWork(
+        _precision(image, tf32),
+        blocks=_up(pixels, rows) * _up(weight.shape[0] // groups, columns) * groups,
+        steps=_up(weight.shape[1], depth) * taps,
+        step_flops=2.0 * rows * columns * depth,
+        step_bytes=float((rows + columns) * depth * size),
+        tile_bytes=float(rows * columns * _bytes_of(result)),
+        moved=float(sum(each.bytes for each in (*reads, result))),
+        rows=rows,
+        columns=columns,
+        even=weight.shape[1] % depth == 0,
+        wide=image.stride[1] == 1 and weight.stride[1] == 1,
+        family="convolution",
+    )
+
+
+def _describe_attention(
+    operator: str, reads: Sequence[Buffer], config: Mapping[str, Scalar], tf32: bool
+) -> TemplateWork:
+    query, key, value = reads[:3]
+    batch, heads, queries, width = query.shape
+    keys, size = key.shape[-2], _bytes_of(query)
+    wide = width + value.shape[-1]
+    if operator.endswith("backward"):
+        rows, columns = _number(config, "BLOCK_M1"), _number(config, "BLOCK_N1")
+        # One half of the blocks goes along the queries, the other along the keys.
+        blocks = batch * heads * (_up(keys, columns) + _up(queries, _number(config, "BLOCK_M2")))
+        steps, products = _up(queries, rows), 1.75
+    else:
+        rows, columns = _number(config, "BLOCK_M"), _number(config, "BLOCK_N")
+        splits = _number(config, "SPLIT_KV") if "SPLIT_KV" in config else 1
+        grouped = heads // key.shape[1] if splits > 1 else 1
+        blocks = batch * heads // grouped * _up(queries * grouped, rows) * splits
+        steps, products = _up(keys / splits, columns), 1.0
+    return TemplateWork(
+        _precision(query, tf32),
+        blocks=float(blocks),
+        steps=float(steps),
+        step_flops=2.0 * rows * columns * wide * products,
+        step_bytes=float(columns * wide * size),
+        tile_bytes=float(rows * value.shape[-1] * size),
+        moved=float(sum(each.bytes for each in reads[:3]) + query.bytes),
+        rows=rows,
+        columns=columns,
+        family="attention",
+    )
+
+
+def _tile(config: Mapping[str, Scalar]) -> tuple[int, int, int]:
+    return _number(config, "BLOCK_M"), _number(config, "BLOCK_N"), _number(config, "BLOCK_K")
+
+
+def _number(config: Mapping[str, Scalar], name: str) -> int:
+    return int(config[name] or 0)
+
+
+def _up(value: float, step: float) -> float:
+    return float(-(-value // step))
+
+
+def _precision(buffer: Buffer, tf32: bool) -> str:
+    if buffer.dtype == "float32" and tf32:
+        return "tf32"
+    return _PRECISIONS.get(buffer.dtype, buffer.dtype)
+
+
+def _bytes_of(buffer: Buffer) -> int:
+    return _BYTES.get(buffer.dtype, 1)
+
+
+def _is_wide(matrix: Buffer, size: int) -> bool:
+    strides = [s for s in matrix.stride[-2:] if s != 1]
+    return all(stride * size % 16 == 0 for stride in strides)
+
+
+# --- seconds ----------------------------------------------------------------------------------
+
+Constants = Mapping[str, float]
+_CONSTANTS: Constants = {
+    "launch": 3.0,
+    "tile": 2.0,
+    "step": 0.10,
+    "latency": 0.7,
+    "wgmma": 0.75,
+    "mma": 0.45,
+    "feed": 60.0,
+    "l2": 5500.0,
+    "dram": 0.85,
+    "store": 60.0,
+    "masked": 1.15,
+    "narrow": 2.0,
+    "spill": 0.01,
+    "norm": 3.0,
+}
+"""Of an NVIDIA H200. Microseconds; bytes per microsecond and multiprocessor (``feed``, ``store``)
+or in all (``l2``) in thousands; parts of the data sheet's peaks (``wgmma``, ``mma``, ``dram``)."""
+_SPREAD = 0.5
+"""|log error| of nine of ten templates."""
+_PEAKS = {"bf16": "bf16", "fp16": "bf16", "tf32": "tf32", "fp32": "fp32", "int8": "int8"}
+
+
+def estimate_template(
+    work: TemplateWork, candidate: Candidate | None, target: Target, added_bytes: float = 0.0
+) -> TimeEstimate | None:
+    """Return the estimate of one launch; None where the target's peaks are not known or the kernel
+    does not fit on it. ``added_bytes``: what operations that are fused into it move."""
+    micros = _micros(work, candidate, target, _CONSTANTS)
+    if micros is None:
+        return None
+    seconds = 1e-6 * micros + added_bytes / (_CONSTANTS["dram"] * target.bandwidth)
+    return TimeEstimate(
+        seconds, seconds * math.exp(-_SPREAD), seconds * math.exp(_SPREAD), kind="template"
+    )
+
+
+def _micros(
+    work: TemplateWork, candidate: Candidate | None, target: Target, c: Constants
+) -> float | None:
+    peak = target.peak_flops.get(_PEAKS.get(work.precision, work.precision)) or 0.0
+    resident = (candidate.blocks_per_sm if candidate else None) or 0
+    if not peak or candidate is None or not resident or target.bandwidth <= 0:
+        return None
+    sms = target.sm_count
+    whole = work.rows >= 64 and candidate.num_warps >= 4 and target.capability[0] >= 9
+    part = c["wgmma"] if whole and work.precision != "fp32" else c["mma"]
+    rate = part * peak / sms * 1e-6
+    compute = work.step_flops / rate
+    feed = work.step_bytes / (1e3 * c["feed"])
+    busy = _norm((compute, feed), c["norm"]) * (1 if work.even else c["masked"])
+    busy *= 1 if work.wide else c["narrow"]
+    spilled = candidate.spilled_words or 0
+    busy *= 1 + c["spill"] * spilled
+    # A block on its own waits in each step for what it asked for some steps before.
+    ahead = max(candidate.num_stages - 1, 0.5)
+    alone = max(busy, c["latency"] / ahead) + c["step"]
+    end = c["tile"] + work.tile_bytes / (1e3 * c["store"])
+    on_one = math.ceil(work.blocks / sms)
+    resident = min(resident, on_one)
+    turns, rest = divmod(on_one, resident)
+    micros = turns * _turn(work.steps, resident, busy, alone, end)
+    micros += _turn(work.steps, rest, busy, alone, end) if rest else 0.0
+    l2 = work.blocks * work.steps * work.step_bytes / (1e3 * c["l2"])
+    dram = work.moved / (c["dram"] * target.bandwidth) * 1e6
+    return c["launch"] + _norm((micros, l2, dram), c["norm"])
+
+
+def _turn(steps: float, blocks: int, busy: float, alone: float, end: float) -> float:
+    """Return microseconds in which blocks of one multiprocessor compute a tile each, together."""
+    return steps * max(blocks * busy, alone) + end
+
+
+def _norm(times: Sequence[float], power: float) -> float:
+    return float(sum(time**power for time in times) ** (1 / power))
