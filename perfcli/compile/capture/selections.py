@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -225,9 +226,13 @@ def _loaded_candidate(choice: Any) -> Candidate | None:
     from torch._inductor.codecache import PyCodeCache
 
     request: Any = getattr(choice, "bmreq", None)
-    path = getattr(request, "module_path", None)
-    modules = [m for m in PyCodeCache.modules if getattr(m, "__file__", None) == path]
-    tuner = getattr(modules[-1], request.kernel_name, None) if path and modules else None
+    if not getattr(request, "module_path", None):
+        return None
+    module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path)
+    tuner = getattr(module, request.kernel_name, None)
+    with suppress(Exception):  # one that the driver refuses has no launcher
+        if not tuner.launchers:
+            tuner.precompile()
     launchers = getattr(tuner, "launchers", None)
     if not launchers:
         return None
