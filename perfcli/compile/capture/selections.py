@@ -229,7 +229,7 @@ def _loaded_candidate(choice: Any) -> Candidate | None:
     if not getattr(request, "module_path", None):
         return None
     module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path)
-    tuner = getattr(module, request.kernel_name, None)
+    tuner: Any = getattr(module, request.kernel_name, None)
     with suppress(Exception):  # one that the driver refuses has no launcher
         if not tuner.launchers:
             tuner.precompile()
