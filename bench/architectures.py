@@ -1,241 +1,118 @@
-"""Ten architectures of a public model library, with random weights and two layers each.
+"""Builds the architectures that architectures.toml lists: public models with random weights, made
+small.
 
-Each function is a scenario: ``perfcli run bench/architectures.py:llama -p mode=training``.
-They need ``pip install transformers`` (seen with 5.17.0) and no network. The language and speech
-models are bfloat16 throughout, the vision models float32 under autocast.
+    perfcli run bench/architectures.py -p name=llama -p mode=training
+
+They need the library that the list names (transformers 5.17.0, timm, torchvision, diffusers,
+torch-geometric) and no network. A training step returns the loss where the model computes one,
+else its outputs, each of which gets a gradient of ones.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-ARCHITECTURES = (
-    "llama",
-    "qwen3",
-    "gemma3",
-    "mixtral",
-    "modernbert",
-    "t5",
-    "whisper",
-    "vit",
-    "swin",
-    "convnext",
-)
+if TYPE_CHECKING:
+    from perfcli.model.values import Mode
 
-VOCABULARY = 4096
-CLASSES = 1000
+_FILE = Path(__file__).with_suffix(".toml")
+_LOWEST_TOKEN = 3
+"""Below it are the special ones."""
 
 
-def llama(
-    batch: int = 4, sequence: int = 1024, dtype: str = "bfloat16", mode: str = "forward"
-) -> Any:
-    """Decoder: grouped queries, rotary positions, gated MLP."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(**_common(), num_key_value_heads=4, head_dim=64)
-    return _language_model(LlamaForCausalLM, config, batch, sequence, dtype, mode)
-
-
-def qwen3(
-    batch: int = 4, sequence: int = 1024, dtype: str = "bfloat16", mode: str = "forward"
-) -> Any:
-    """Decoder: normalised queries and keys."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    config = Qwen3Config(**_common(), num_key_value_heads=4, head_dim=64)
-    return _language_model(Qwen3ForCausalLM, config, batch, sequence, dtype, mode)
+def _read_table() -> dict[str, dict[str, Any]]:
+    """Return what the list says of each architecture, that of its group included."""
+    table: dict[str, dict[str, Any]] = {}
+    for group in tomllib.loads(_FILE.read_text())["group"]:
+        models = group.pop("models")
+        for name, line in models.items():
+            table[name] = {"of": name, **group, **line}
+            settings = {**group.get("common", {}), **line.get("with", {})}
+            table[name]["with"] = {k: v for k, v in settings.items() if v != "drop"}
+    return table
 
 
-def gemma3(
-    batch: int = 4, sequence: int = 1024, dtype: str = "bfloat16", mode: str = "forward"
-) -> Any:
-    """Decoder: a sliding window in one layer, full attention in the other, four norms a block."""
-    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
-
-    config = Gemma3TextConfig(
-        **_common(),
-        num_key_value_heads=4,
-        head_dim=64,
-        sliding_window=sequence // 4,
-        layer_types=["sliding_attention", "full_attention"],
-    )
-    return _language_model(Gemma3ForCausalLM, config, batch, sequence, dtype, mode)
+TABLE: Mapping[str, Mapping[str, Any]] = _read_table()
+ARCHITECTURES = tuple(sorted(TABLE, key=lambda name: bool(TABLE[name].get("large"))))
 
 
-def mixtral(
-    batch: int = 4, sequence: int = 1024, dtype: str = "bfloat16", mode: str = "forward"
-) -> Any:
-    """Decoder: a mixture of eight experts, two for each token."""
-    from transformers import MixtralConfig, MixtralForCausalLM
-
-    config = MixtralConfig(
-        **_common(), num_key_value_heads=4, num_local_experts=8, num_experts_per_tok=2
-    )
-    return _language_model(MixtralForCausalLM, config, batch, sequence, dtype, mode)
-
-
-def modernbert(
-    batch: int = 4, sequence: int = 1024, dtype: str = "bfloat16", mode: str = "forward"
-) -> Any:
-    """Encoder: alternating local and global attention."""
-    from transformers import ModernBertConfig, ModernBertForMaskedLM
-
-    config = ModernBertConfig(
-        **_common(),
-        local_attention=sequence // 4,
-        pad_token_id=0,
-        bos_token_id=1,
-        cls_token_id=1,
-        eos_token_id=2,
-        sep_token_id=2,
-    )
-    return _language_model(ModernBertForMaskedLM, config, batch, sequence, dtype, mode)
-
-
-def t5(batch: int = 4, sequence: int = 512, dtype: str = "bfloat16", mode: str = "forward") -> Any:
-    """Encoder and decoder: learned relative positions, cross attention, dropout."""
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    config = T5Config(
-        vocab_size=VOCABULARY,
-        d_model=512,
-        d_kv=64,
-        d_ff=1024,
-        num_layers=2,
-        num_heads=8,
-        decoder_start_token_id=0,
-    )
-    model = _from_config(T5ForConditionalGeneration, config, dtype, mode)
-    inputs = {"input_ids": _tokens(batch, sequence), "use_cache": False}
-    # Half as many to write as to read; the model derives the decoder's input from the labels.
-    target = _tokens(batch, sequence // 2)
-    name = "labels" if mode == "training" else "decoder_input_ids"
-    return model, {**inputs, name: target}
-
-
-def whisper(
-    batch: int = 4, sequence: int = 512, dtype: str = "bfloat16", mode: str = "forward"
-) -> Any:
-    """Speech: convolutions over a spectrogram, encoder, decoder with cross attention."""
+def build(name: str = "llama", mode: Mode = "forward") -> Any:
+    """Return an architecture's model and inputs."""
     import torch
-    from transformers import WhisperConfig, WhisperForConditionalGeneration
-
-    config = WhisperConfig(
-        vocab_size=VOCABULARY,
-        d_model=512,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=8,
-        decoder_attention_heads=8,
-        encoder_ffn_dim=2048,
-        decoder_ffn_dim=2048,
-        max_source_positions=sequence,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=1,
-    )
-    model = _from_config(WhisperForConditionalGeneration, config, dtype, mode)
-    # The second convolution halves the number of frames.
-    sound = torch.randn(batch, config.num_mel_bins, 2 * sequence, dtype=getattr(torch, dtype))
-    inputs = {"input_features": sound, "use_cache": False}
-    name = "labels" if mode == "training" else "decoder_input_ids"
-    return model, {**inputs, name: _tokens(batch, sequence // 4)}
-
-
-def vit(batch: int = 16, size: int = 224, autocast: str = "bfloat16", mode: str = "forward") -> Any:
-    """Vision: patches, global attention."""
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(
-        image_size=size,
-        hidden_size=384,
-        intermediate_size=1536,
-        num_hidden_layers=2,
-        num_attention_heads=6,
-        num_labels=CLASSES,
-    )
-    return _classifier(ViTForImageClassification, config, batch, size, autocast, mode)
-
-
-def swin(
-    batch: int = 16, size: int = 224, autocast: str = "bfloat16", mode: str = "forward"
-) -> Any:
-    """Vision: attention in shifted windows, patches merged between two stages."""
-    from transformers import SwinConfig, SwinForImageClassification
-
-    config = SwinConfig(
-        image_size=size, embed_dim=96, depths=[2, 2], num_heads=[3, 6], num_labels=CLASSES
-    )
-    return _classifier(SwinForImageClassification, config, batch, size, autocast, mode)
-
-
-def convnext(
-    batch: int = 16, size: int = 224, autocast: str = "bfloat16", mode: str = "forward"
-) -> Any:
-    """Vision: wide depthwise convolutions, norms over channels, scaled branches."""
-    from transformers import ConvNextConfig, ConvNextForImageClassification
-
-    config = ConvNextConfig(depths=[1, 1, 1, 1], num_labels=CLASSES)
-    return _classifier(ConvNextForImageClassification, config, batch, size, autocast, mode)
-
-
-# --- what they share -----------------------------------------------------------------------------
-
-
-def _common() -> dict[str, Any]:
-    return {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 512,
-        "intermediate_size": 1024,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 8,
-    }
-
-
-def _language_model(
-    model_class: Any, config: Any, batch: int, sequence: int, dtype: str, mode: str
-) -> Any:
-    model = _from_config(model_class, config, dtype, mode)
-    inputs: dict[str, Any] = {"input_ids": _tokens(batch, sequence)}
-    if hasattr(config, "use_cache"):
-        inputs["use_cache"] = False
-    if mode == "training":
-        inputs["labels"] = _tokens(batch, sequence)
-    return model, inputs
-
-
-def _from_config(model_class: Any, config: Any, dtype: str, mode: str) -> Any:
-    import torch
-
-    model = model_class._from_config(config, dtype=getattr(torch, dtype))
-    return model.train(mode == "training")
-
-
-def _tokens(batch: int, sequence: int) -> Any:
-    """Token numbers without the special ones at the start of the vocabulary."""
-    import torch
-
-    return torch.randint(3, VOCABULARY, (batch, sequence))
-
-
-def _classifier(
-    model_class: Any, config: Any, batch: int, size: int, autocast: str, mode: str
-) -> Any:
-    """A model with float32 parameters, called under autocast; in training, its loss as well."""
-    import torch
-    import torch.nn.functional as F
 
     from perfcli.model import Workload
 
-    model = _from_config(model_class, config, "float32", mode)
-    images = torch.randn(batch, 3, size, size)
-    ambient = None if autocast == "none" else autocast
-    if mode != "training":
-        return Workload(model, (images,), autocast=ambient)
+    row = TABLE[name]
+    dtype = getattr(torch, row.get("dtype", "float32"))
+    model = _MAKERS[row["library"]](row).to(dtype).train(mode == "training")
+    device = torch.get_default_device()
+    if device.type == "cuda":
+        model = model.to(device)  # buffers that were made by other means than torch's
+    inputs = dict(row["inputs"])
+    if mode == "training":
+        inputs |= row.get("training", {})
+        if "labels" in inputs:
+            inputs.pop("decoder_input_ids", None)  # derived from the labels
+    made = {key: _make_input(text, dtype) for key, text in inputs.items()}
+    return Workload(model, (), kwargs=made, mode=mode, autocast=row.get("autocast"))
 
-    def loss(images: Any, labels: Any) -> Any:
-        return F.cross_entropy(model(images).logits, labels)
 
-    labels = torch.randint(0, CLASSES, (batch,))
-    return Workload(loss, (images, labels), mode="training", autocast=ambient)
+def _make_input(text: str, dtype: Any) -> Any:
+    """Return a tensor for ``int 2x128 <1024``, ``float 2x64``, ``ones 2x128``."""
+    import torch
+
+    kind, shape, *bound = text.split()
+    size = tuple(map(int, shape.split("x")))
+    if kind == "int":
+        last = int(bound[0].removeprefix("<"))
+        return torch.randint(min(_LOWEST_TOKEN, last - 1), last, size)
+    return torch.ones(size, dtype=torch.int64) if kind == "ones" else torch.randn(size, dtype=dtype)
+
+
+def _make_transformers(row: Mapping[str, Any]) -> Any:
+    transformers = importlib.import_module("transformers")
+    config = transformers.AutoConfig.for_model(row["of"], **row["with"])
+    constructor = getattr(transformers, row["constructor"])
+    make = getattr(constructor, "from_config", None) or constructor._from_config
+    return make(config)
+
+
+def _make_timm(row: Mapping[str, Any]) -> Any:
+    settings = _with_tuples(row["with"])
+    if "." in row["of"]:
+        return _make_class(row, settings)
+    return importlib.import_module("timm").create_model(row["of"], pretrained=False, **settings)
+
+
+def _make_torchvision(row: Mapping[str, Any]) -> Any:
+    settings = row["with"]
+    if "weights_backbone" in settings:
+        settings = {**settings, "weights": None, "weights_backbone": None}
+    return _make_class(row, settings)
+
+
+def _make_class(row: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Any:
+    """Return an instance of the class that the library has under the row's dotted name."""
+    path = f"{row['library']}.{row['of']}"
+    module, _, found = path.rpartition(".")
+    settings = row["with"] if settings is None else settings
+    return getattr(importlib.import_module(module), found)(**settings)
+
+
+def _with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with tuples for lists, which some constructors insist on."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+
+
+_MAKERS = {
+    "transformers": _make_transformers,
+    "timm": _make_timm,
+    "torchvision": _make_torchvision,
+    "diffusers": _make_class,
+    "torch_geometric": _make_class,
+    "torch": _make_class,
+}

@@ -2,7 +2,8 @@
 
 Each case is compiled twice: on the device with nothing stood in for, and without it for the same
 device's properties. Kernel sources must be equal text for text; registers, spilled words and
-shared memory must equal what the driver reports for every candidate launch configuration.
+shared memory must equal what the driver reports for every candidate launch configuration. Public
+architectures are held against it by architectures_on_device.py.
 """
 
 from __future__ import annotations
@@ -29,9 +30,8 @@ from perfcli.model import Bundle, Candidate, KernelFacts, Scalar, Target, Varian
 from perfcli.worker.process import compile_in_process
 from perfcli.workflow.request import build_request
 
-ARCHITECTURES = Path(__file__).with_name("architectures.py")
 CORNER_CASES = Path(__file__).with_name("corner_cases.py")
-GROUPS = ("shipped", "architectures", "corner cases")
+GROUPS = ("shipped", "corner cases")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +83,11 @@ def shipped_cases() -> Iterator[Case]:
     yield Case("shipped", "softmax split", "softmax", {"rows": 4, "columns": 1048576})
 
 
-def model_cases() -> Iterator[Case]:
-    names = sorted(runpy.run_path(str(ARCHITECTURES))["ARCHITECTURES"])
+def corner_cases() -> Iterator[Case]:
     functions = runpy.run_path(str(CORNER_CASES)).items()
-    corners = sorted(n for n, f in functions if inspect.isfunction(f) and n[0] != "_")
-    for group, file, chosen in (
-        ("architectures", ARCHITECTURES, names),
-        ("corner cases", CORNER_CASES, corners),
-    ):
-        for name in chosen:
-            for mode in ("forward", "training"):
-                yield Case(group, f"{name} {mode}", f"{file}:{name}", {"mode": mode})
+    for name in sorted(n for n, f in functions if inspect.isfunction(f) and n[0] != "_"):
+        for mode in ("forward", "training"):
+            yield Case("corner cases", f"{name} {mode}", f"{CORNER_CASES}:{name}", {"mode": mode})
 
 
 def run_case(case: Case, target: Target, jobs: int) -> Outcome:
@@ -270,7 +264,7 @@ def main() -> int:
         print("make fidelity needs a GPU: none found here", file=sys.stderr)
         return 2
     target = targets.this_gpu()
-    cases = [*shipped_cases(), *model_cases()]
+    cases = [*shipped_cases(), *corner_cases()]
     cases = [c for c in cases if options.only in c.name and options.group in (None, c.group)]
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(options.parallel) as threads:

@@ -143,6 +143,9 @@ struct CUDAHooks final : CUDAHooksInterface {
   long versionCuDNN() const override { return cudnn_version; }
   long versionRuntimeCuDNN() const override { return cudnn_version; }
   long versionCuDNNFrontend() const override { return 11600; }
+  long versionCUDART() const override { return 13000; }
+  // torch.__config__.show(), which libraries print or search while they are imported.
+  std::string showConfig() const override { return "  - CUDA Runtime, stood in for\n"; }
   double batchnormMinEpsilonCuDNN() const override { return 0.0; }  // CUDNN_BN_MIN_EPSILON
   bool supportsDilatedConvolutionWithCuDNN() const override { return true; }
   bool supportsBFloat16ConvolutionWithCuDNNv8() const override { return true; }
