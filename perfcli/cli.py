@@ -15,7 +15,7 @@ from keyword import iskeyword
 from typing import Annotated, Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from perfcli import __version__
 from perfcli.console.notes import guard_commands
@@ -58,6 +58,8 @@ COMMANDS = {
         "doctor": "Check what is installed, and say what is missing.",
     },
 }
+_TAKE_SCRIPTS = ("run", "compare")
+"""Commands that pass arguments on to a script."""
 NAMES = tuple(name for group in COMMANDS.values() for name in group)
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -118,7 +120,8 @@ class _Commands(Mapping[str, Any]):
         module = name_module(name)
         command: Command = getattr(import_module(f"perfcli.commands.{module}"), module)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(name)(_guarded(command))
+        kind = _TakingScripts if name in _TAKE_SCRIPTS else TyperCommand
+        alone.command(name, cls=kind)(_guarded(command))
         return typer.main.get_command(alone)
 
     def __iter__(self) -> Iterator[str]:
@@ -126,6 +129,31 @@ class _Commands(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(NAMES)
+
+
+class _TakingScripts(TyperCommand):
+    """Leaves to a script what is no option of the command: its words stand behind those of the
+    command, with the ``--`` that separates them. Anything else gets no unknown options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from perfcli.loading.references import begins_script
+
+        if "--" in args:  # once more: the parser takes one away
+            first = args.index("--")
+            args = [*args[:first], "--", *args[first:]]
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # Typer has a click of its own since 0.26: the class has two homes.
+            if type(error).__name__ != "NoSuchOption":
+                raise
+            ctx.ignore_unknown_options = True
+            rest = super().parse_args(ctx, given)
+            words = [ctx.params.get(name) for name in ("scenario", "base", "head")]
+            if not any(begins_script(word) for word in words if word):
+                raise
+            return rest
 
 
 class _Group(TyperGroup):

@@ -11,6 +11,21 @@ Params: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("-p", "--param", metavar="NAME=VALUE", help="Set a parameter of the scenario."),
 ]
+Inputs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="[NAME=]SHAPE:DTYPE",
+        help="Call a class, an object or a function with this: 8,128:bf16, n=3.",
+    ),
+]
+Script: TypeAlias = Annotated[
+    bool, typer.Option("--script", help="Run the file as a script, whatever it looks like.")
+]
+Words: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ARGUMENT", help="Arguments of a script; -- may stand before them."),
+]
 Preset: TypeAlias = Annotated[
     str | None, typer.Option(metavar="NAME", help="Use a set of parameters: smoke, full, …")
 ]

@@ -1,4 +1,4 @@
-"""``perfcli compare`` compares two variants of one scenario, or two stored runs."""
+"""``perfcli compare`` compares two variants of one scenario, or two of anything."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ import typer
 
 from perfcli.commands import _arguments as args
 from perfcli.console import documents
-from perfcli.errors import Interrupted, PerfcliError
+from perfcli.errors import Interrupted
 
 Assignments = list[str] | None
 
 
 def compare(
     base: Annotated[
-        str, typer.Argument(metavar="SCENARIO|RUN", help="What to compile, or a stored run.")
+        str,
+        typer.Argument(
+            metavar="SCENARIO|RUN",
+            help="A shipped name, path/to/file.py[:name][@REV], a script, or a stored run.",
+        ),
     ],
     head: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="The stored run to compare it with.")
+        str | None,
+        typer.Argument(metavar="SCENARIO|RUN", help="The head, where it is another one."),
     ] = None,
+    arguments: args.Words = None,
     a: Annotated[
         Assignments, typer.Option("-a", metavar="OPT=VAL", help="Set an option of the base.")
     ] = None,
@@ -43,7 +49,21 @@ def compare(
         str | None,
         typer.Option(metavar="PYTHON", help="Compile the head with this interpreter's torch."),
     ] = None,
+    script: args.Script = False,
     param: args.Params = None,
+    a_param: Annotated[
+        Assignments, typer.Option(metavar="NAME=VALUE", help="Set a parameter of the base alone.")
+    ] = None,
+    b_param: Annotated[
+        Assignments, typer.Option(metavar="NAME=VALUE", help="Set a parameter of the head alone.")
+    ] = None,
+    input: args.Inputs = None,
+    a_input: Annotated[
+        Assignments, typer.Option(metavar="[NAME=]SHAPE:DTYPE", help="Call the base with this.")
+    ] = None,
+    b_input: Annotated[
+        Assignments, typer.Option(metavar="[NAME=]SHAPE:DTYPE", help="Call the head with this.")
+    ] = None,
     preset: args.Preset = None,
     target: args.Target = None,
     device: args.Device = None,
@@ -87,10 +107,11 @@ def compare(
 ) -> int:
     """Show what got worse between two variants or runs.
 
-    Compiles two variants of a scenario (-a, -b, --toggle), or reads two stored runs. If the device
-    is in this machine (--device cpu, or a GPU), both are also measured, in turns. With
-    --with-kernel, the head is the hand-written version of the same computation. A run is a file,
-    or the beginning of its id (perfcli runs lists them).
+    Compiles two variants of one scenario (-a, -b, --toggle), or two of anything: scenarios, files
+    at git revisions (model.py:block@main), scripts, stored runs. If the device is in this machine
+    (--device cpu, or a GPU), both are also measured, in turns. With --with-kernel, the head is the
+    hand-written version of the same computation. A run is a file, or the beginning of its id
+    (perfcli runs lists them).
 
     Exit code: 0 no worse, 1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
@@ -98,11 +119,12 @@ def compare(
     from perfcli.console.notes import Notes
     from perfcli.diagnosis import judge
     from perfcli.diff.compare import check_allowed
+    from perfcli.loading.references import split_words
     from perfcli.stats.timing import is_broken_off
     from perfcli.workbench import beside
     from perfcli.workflow import fixes
     from perfcli.workflow.context import Context
-    from perfcli.workflow.pair import compile_pair, load_pair, summarize
+    from perfcli.workflow.pair import make_pair, summarize
     from perfcli.workflow.request import Question, Side
     from perfcli.workflow.setting import MeasuringOptions
 
@@ -116,25 +138,26 @@ def compare(
     asked = MeasuringOptions(
         budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time
     )
+    ours, theirs = split_words(base, head, arguments or (), script)
     question = Question(
-        base, tuple(param or ()), preset, target, device, dynamic, vary=vary, world=world
+        *(ours, tuple(param or ()), preset, target, device, dynamic),
+        vary=vary,
+        inputs=tuple(input or ()),
+        toggles=tuple(toggle or ()),
+        world=world,
     )
+    sides = [
+        Side(tuple(a or ()), a_python, "", tuple(a_param or ()), tuple(a_input or ())),
+        Side(tuple(b or ()), b_python, theirs, tuple(b_param or ()), tuple(b_input or ())),
+    ]
     if with_kernel:
         given: dict[str, object] = {"RUN": head, "-b": b, "--toggle": toggle}
         given |= {"--b-python": b_python, "--allow": allow, "--try-fixes": try_fixes}
-        beside.check_alone(given)
-        pair = beside.compile_pair(question, Side(tuple(a or ()), a_python), asked, context)
-    elif head is not None:
-        compiling = (a, b, toggle, a_python, b_python, param, preset, target, device, vary)
-        if any(compiling) or dynamic or fresh or world > 1:
-            raise PerfcliError(
-                "two stored runs are compared as they are: leave out the options for compiling"
-            )
-        pair = load_pair(base, head, asked, allow or (), context)
+        given |= {"--b-param": b_param, "--input": input, "--a-input": a_input}
+        beside.check_alone(given | {"--b-input": b_input})
+        pair = beside.compile_pair(question, sides[0], asked, context)
     else:
-        question = replace(question, toggles=tuple(toggle or ()))
-        variants = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
-        pair = compile_pair(question, variants, asked, allow or (), context)
+        pair = make_pair(question, sides, asked, allow or (), context)
     comparison, broken = judge(pair.comparison)
     broken_off = is_broken_off(comparison.timing)
     if try_fixes:

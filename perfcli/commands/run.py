@@ -12,11 +12,18 @@ from perfcli.errors import PerfcliError
 
 def run(
     scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A shipped name, or path/to/file.py[:name].")
+        str,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="A shipped name, path/to/file.py[:name][@REV], a script, or -m and a module.",
+        ),
     ],
+    arguments: args.Words = None,
+    script: args.Script = False,
     option: args.Options = None,
     python: args.Python = None,
     param: args.Params = None,
+    input: args.Inputs = None,
     preset: args.Preset = None,
     target: args.Target = None,
     device: args.Device = None,
@@ -47,6 +54,7 @@ def run(
     """
     from perfcli.console import documents, output
     from perfcli.console.notes import Notes
+    from perfcli.loading.references import join_words
     from perfcli.predict.step import estimate_run
     from perfcli.workflow.context import Context
     from perfcli.workflow.obtain import compile_runs, warn_of_oversights
@@ -59,7 +67,11 @@ def run(
     if sort is not None and not column:
         raise PerfcliError(f"can't sort by {sort!r}: one of {', '.join(screen.columns)}")
     question = Question(
-        scenario, tuple(param or ()), preset, target, device, dynamic, vary=vary, world=world
+        join_words(scenario, arguments or (), script),
+        *(tuple(param or ()), preset, target, device, dynamic),
+        vary=vary,
+        inputs=tuple(input or ()),
+        world=world,
     )
     side = Side(tuple(option or ()), python)
     args.use_calibration(calibration)

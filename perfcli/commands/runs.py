@@ -64,23 +64,23 @@ def runs(
 
 def _is_meant(wanted: str, scenario: str) -> bool:
     """Return ``model.py`` means all that this file declares, wherever the run was called."""
-    from perfcli.loading import registry, userfile
+    from perfcli.loading.references import parse_reference
     from perfcli.names import public
 
-    if not registry.is_user_file(wanted) or not registry.is_user_file(scenario):
+    ours, theirs = parse_reference(wanted), parse_reference(scenario)
+    if not ours.path or not theirs.path:
         return public(wanted) == public(scenario)
-    ours, theirs = userfile.split(wanted), userfile.split(scenario)
-    same = Path(ours[0]).resolve() == Path(theirs[0]).resolve()
-    return same and ours[1] in (None, theirs[1])
+    same = Path(ours.path).resolve() == Path(theirs.path).resolve()
+    return same and ours.name in (None, theirs.name) and ours.revision in ("", theirs.revision)
 
 
 def _check_known(scenario: str) -> None:
     """Raise PerfcliError where there is no such scenario, so that it can have no runs."""
-    from perfcli.loading import registry, userfile
+    from perfcli.loading import registry
+    from perfcli.loading.references import find_file
     from perfcli.names import public, suggestion
 
-    if registry.is_user_file(scenario):
-        path = userfile.split(scenario)[0]
+    if path := find_file(scenario):
         if not Path(path).is_file():
             raise PerfcliError(f"there is no file {path}, and no stored run of it")
     elif public(scenario) not in (known := registry.names("scenarios")):

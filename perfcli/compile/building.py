@@ -16,6 +16,7 @@ from typing import Any
 
 from perfcli.compile import unfollowed
 from perfcli.compile.own_backward import is_step
+from perfcli.compile.typed_inputs import make_inputs
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry
 from perfcli.loading.userfile import FORWARD_ONLY, MODE
@@ -79,7 +80,7 @@ def build(request: CompileRequest, mode: Any) -> Built:
         built, notes = _build_once_or_twice(request, mode, device)
     unfollowed.refuse_wrapped(built.scenario.name, modules_of(built.workload.call))
     workload = to_device(built.workload, mode, device)
-    notes = (*notes, *_forward_only_notes(workload), *unfollowed.say_ignored(asked))
+    notes = (*notes, *built.notes, *_forward_only_notes(workload), *unfollowed.say_ignored(asked))
     return replace(built, workload=workload, notes=notes)
 
 
@@ -135,15 +136,15 @@ def _lacks_values(failure: UserCodeFailed) -> bool:
 
 def build_users_workload(request: CompileRequest) -> Built:
     """Return what the user's code makes of the request, on whichever device is the default."""
-    scenario = registry.scenario(request.scenario)
+    scenario = registry.scenario(request.scenario, request.inputs)
     params = registry.resolve_params(scenario, request.preset, request.params)
-    workload = registry.build(scenario, params)
+    workload, notes = make_inputs(registry.build(scenario, params))
     if "mode" in request.params:
         workload = replace(workload, mode_is_default=False)
     workload = _choose_mode(workload)
     if scenario.parameters.get("mode") is MODE:  # the function may have returned another one
         params["mode"] = workload.mode
-    return Built(scenario, params, workload)
+    return Built(scenario, params, workload, notes)
 
 
 def to_device(workload: Workload, mode: Any, device: Any) -> Workload:

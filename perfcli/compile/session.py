@@ -27,7 +27,7 @@ from perfcli.compile.capture.collecting import STOPPED, Report, collect
 from perfcli.compile.capture.selections import list_selections
 from perfcli.compile.processor import read_processor
 from perfcli.compile.stand_in import shim
-from perfcli.errors import CompileFailed
+from perfcli.errors import CompileFailed, UserCodeFailed
 from perfcli.model import (
     Bundle,
     CompiledCall,
@@ -281,9 +281,10 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     optimizers.install(mode)
     settings.reset_counters()
     recompiling.forget_compilations()
-    traced = tracing.trace_offline(
-        built.workload, mode, capture, session.request.dynamic, assumptions
-    )
+    with _naming_inputs(session.request):
+        traced = tracing.trace_offline(
+            built.workload, mode, capture, session.request.dynamic, assumptions
+        )
     if before is not None:
         session.work = before.measure_work(sum(graph.facts.nodes for graph in capture.graphs))
         request = replace(session.request, params=built.params, preset=None)
@@ -332,6 +333,18 @@ def _run_script_here(session: Session) -> tuple[Capture, Any, Any]:
     return capture, ran.built, ran.traced
 
 
+@contextmanager
+def _naming_inputs(request: CompileRequest) -> Iterator[None]:
+    """Say what a model was called with where it fails on inputs that were typed."""
+    try:
+        yield
+    except UserCodeFailed as error:
+        if not request.inputs:
+            raise
+        typed = " ".join(f"--input {text}" for text in request.inputs)
+        raise UserCodeFailed(f"{error}; it was called with {typed}", detail=error.detail) from error
+
+
 def _raise_failures(stand_ins: tuple[Any, ...]) -> None:
     """Raise what failed while torch's C++ asked, which cannot pass on an exception."""
     for stand_in in stand_ins:
@@ -372,6 +385,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         compiled=session.compiled,
         script=request.script,
         selections=list_selections(capture.selected),
+        inputs=request.inputs,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from perfcli.errors import NotComparable, PerfcliError
 from perfcli.model import Comparison, KernelGroup, Run
 from perfcli.predict.step import compare_steps, with_estimates
 
+_REVISION = re.compile(r"(?<=\.py)(:[^@]+)?@.*")
 ASPECTS = ("scenario", "params", "mode", "device", "target", "dynamic")
 """What two runs must have in common; each can be allowed to differ."""
 
@@ -29,13 +31,16 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
     return conclude(gather_evidence(base, head, allow))
 
 
-def gather_evidence(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
+def gather_evidence(
+    base: Run, head: Run, allow: Collection[str] = (), typed: Collection[str] = ()
+) -> Comparison:
     """Return all that two runs tell, without a verdict: for whoever adds times or findings first.
+    ``typed``: aspects that were typed to differ, of which nothing is said.
 
     Raises NotComparable and PerfcliError as ``compare`` does.
     """
     check_allowed(allow)
-    _check_aspects(base, head, allow)
+    _check_aspects(base, head, (*allow, *typed))
     traced = base.observed is not None and head.observed is not None
     if not base.kernels and not head.kernels and not traced:
         raise PerfcliError(
@@ -47,7 +52,7 @@ def gather_evidence(base: Run, head: Run, allow: Collection[str] = ()) -> Compar
         head,
         totals(base, head),
         _group_kernels(base, head),
-        differences=(*_describe_allowed(base, head), *_differences(base, head)),
+        differences=(*_describe_allowed(base, head, typed), *_differences(base, head)),
         besides=_find_besides(base, head),
         compiled=compare_compile_times(base, head),
     )
@@ -91,9 +96,9 @@ def check_allowed(allow: Collection[str], known: Sequence[str] = ASPECTS) -> Non
         raise PerfcliError(f"can't allow {unknown[0]!r} to differ: one of {', '.join(known)}")
 
 
-def _describe_allowed(base: Run, head: Run) -> tuple[str, ...]:
+def _describe_allowed(base: Run, head: Run, typed: Collection[str]) -> tuple[str, ...]:
     """Return what differs in the question itself, and was allowed to: never left unsaid."""
-    found = (_aspect_differs(aspect, base, head) for aspect in ASPECTS)
+    found = (_aspect_differs(aspect, base, head) for aspect in ASPECTS if aspect not in typed)
     return tuple(text for text in found if text)
 
 
@@ -116,8 +121,9 @@ def _aspect_differs(aspect: str, base: Run, head: Run) -> str:
 
 def _aspect(aspect: str, run: Run) -> object:
     if aspect == "scenario":
-        # A user's file is the same scenario wherever it is checked out.
-        return PurePath(run.scenario).name
+        # A user's file is the same scenario wherever it is checked out, at whatever revision.
+        first, blank, arguments = run.scenario.partition(" ")
+        return _REVISION.sub(r"\1", PurePath(first).name) + blank + arguments
     if aspect == "target":
         if run.target is None:  # a trace names its GPU, of which there may be no table
             return (run.observed and run.observed.device) or None

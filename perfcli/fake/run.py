@@ -234,6 +234,7 @@ def make_up_run(request: CompileRequest) -> Bundle:
         notes=("made up by the fake executor",),
         settings={name: settings[name] for name in (_MAX_READS, _MIX_ORDER)},
         threads=request.threads,
+        inputs=request.inputs,
     )
     return Bundle(run, blobs)
 

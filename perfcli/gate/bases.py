@@ -19,7 +19,7 @@ from perfcli.gate.baseline.reading import BaselineEntry
 from perfcli.gate.checks import Check
 from perfcli.gate.order import Against, CompareCheck, NoBase, Order
 from perfcli.gate.revision import Revision, _looking_in, _running_in
-from perfcli.loading import registry, userfile
+from perfcli.loading.references import find_file, parse_reference
 from perfcli.model import Comparison, Finding, Provenance, Run
 from perfcli.stats.timing import is_broken_off
 from perfcli.workflow.fingerprint import Job
@@ -102,7 +102,7 @@ def _make_side(
     """
     jobs = order_jobs(question, [side], order.context)
     jobs = [_looking_in(job, path) for job in jobs] if path else jobs
-    own = revision is not None and registry.is_user_file(question.scenario)
+    own = revision is not None and bool(find_file(question.scenario))
     if own and revision is not None and (folder := revision.working_folder(Path.cwd())):
         jobs = [_running_in(job, folder) for job in jobs]
     # Files that are gone in a minute are never compiled again: their run is of no more use.
@@ -136,13 +136,13 @@ def _make_base(
 
 def _ask_base(base: _Base, check: Check, order: Order, question: Question) -> Question:
     """Return the same question, of the base's files. Raises NoBase where it has none for it."""
-    if base.revision is None or not registry.is_user_file(check.scenario):
+    reference = parse_reference(check.scenario)
+    if base.revision is None or not reference.path:
         return question
-    path, name = userfile.split(check.scenario)
-    place = base.revision.place(order.config.folder / path)
+    place = base.revision.place(order.config.folder / reference.path)
     if not place.is_file():
-        raise NoBase(f"{check.name} is new: {base.revision.name} has no {path}")
-    return replace(question, scenario=str(place) if name is None else f"{place}:{name}")
+        raise NoBase(f"{check.name} is new: {base.revision.name} has no {reference.path}")
+    return replace(question, scenario=reference.move(str(place)).text)
 
 
 def _with_baseline(order: Order) -> CompareCheck:

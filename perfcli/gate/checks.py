@@ -36,6 +36,8 @@ class Check:
     """Whether the limit on all spilled words is the usual one."""
     usual: frozenset[Limit] = frozenset()
     """Of the limits, those that nobody wrote."""
+    inputs: tuple[str, ...] = ()
+    """What a class, an object or a function is called with: ``x=8x128:bf16``."""
 
 
 Limits = Mapping[tuple[str, str], Limit]
@@ -112,6 +114,7 @@ def _read_checks(
         "scenario": scenario,
         "params": _scalars(table, "params"),
         "preset": table.take("preset", str, "") or None,
+        "inputs": table.texts("inputs"),
         "dynamic": table.take("dynamic", bool, False),
         "options": table.take("options", dict, {}),
         "limits": tuple(limits),

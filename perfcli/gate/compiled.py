@@ -12,7 +12,7 @@ from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config, _find, _read
-from perfcli.loading import registry, userfile
+from perfcli.loading.references import parse_reference
 from perfcli.model import Run
 from perfcli.names import suggestion
 from perfcli.workflow.context import Context
@@ -86,17 +86,15 @@ def _asked(config: Config, check: Check) -> tuple[Question, Side]:
         dynamic=check.dynamic,
         # The code of a CPU depends on it: not on how many cores the machine has.
         threads=1 if check.device == "cpu" else None,
+        inputs=check.inputs,
     )
     return question, Side(tuple(f"{k}={units.setting(v)}" for k, v in check.options.items()))
 
 
 def _scenario(folder: Path, reference: str) -> str:
     """Return a file's path from here: in the configuration it stands from there."""
-    if not registry.is_user_file(reference):
-        return reference
-    path, name = userfile.split(reference)
-    place = os.path.relpath(folder / path)
-    return place if name is None else f"{place}:{name}"
+    found = parse_reference(reference)
+    return found.move(os.path.relpath(folder / found.path)).text if found.path else reference
 
 
 def _text(value: object) -> str:

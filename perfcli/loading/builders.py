@@ -3,37 +3,124 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from perfcli import units
 from perfcli.errors import PerfcliError
-from perfcli.names import internal, public
+from perfcli.loading.inputs import GivenInput
+from perfcli.names import internal, public, suggestion
 
+USUAL_NAMES = ("scenario", "build", "make", "make_model", "model", "main")
+"""Which function is meant where a file has several and none is named, in this order."""
 _SCALARS = {"bool", "int", "float", "str"}
 _WRITE = "write a function that returns what to compile and its inputs, for example:"
 
 
-def check_builder(path: str, name: str | None, given: Collection[str]) -> None:
-    """Raise PerfcliError, with a function to copy, where the text already shows that nothing in
-    the file builds a model with its inputs, or that what does takes a tensor. ``given`` are the
-    names of the parameters that were typed. What the text leaves open shows when the file runs."""
+def check_builder(
+    path: str, name: str | None, given: Collection[str], inputs: Sequence[GivenInput] = ()
+) -> None:
+    """Raise PerfcliError, with what to type and a function to copy, where the text already shows
+    that nothing in the file builds a model with its inputs, that what does takes a tensor, or that
+    the inputs that were typed are not those of the call. ``given`` are the names of the parameters
+    that were typed. What the text leaves open shows when the file runs."""
     try:
         tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
     if _is_open(tree):
         return
+    parameters = set(map(internal, given)) - {"mode"}
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    if name is None and inputs:
+        return
     if name is not None:
-        chosen = functions.get(internal(name))
-        named = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == internal(name)]
+        place, own = f"{path}:{name}", internal(name)
+        named = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == own]
         if named:
-            raise _refused(f"{path}:{name} is a class, not a function that builds a model", tree)
+            _check_class(place, named[0], parameters, inputs, tree)
+            return
+        chosen = functions.get(own)
     else:
-        own = {n: f for n, f in functions.items() if not n.startswith("_")}
-        chosen = _only(path, own, tree)
-    if chosen is not None:
-        _check_arguments(f"{path}:{chosen.name}", chosen, set(map(internal, given)))
+        public_ones = {n: f for n, f in functions.items() if not n.startswith("_")}
+        chosen = _only(path, public_ones, tree)
+        place = f"{path}:{chosen.name}" if chosen else path
+    if chosen is not None and inputs:
+        _check_call(place, f"{chosen.name}()", _list_arguments(chosen), parameters, inputs)
+    elif chosen is not None:
+        _check_arguments(place, chosen, parameters)
+
+
+def _check_class(
+    place: str,
+    found: ast.ClassDef,
+    parameters: Collection[str],
+    inputs: Sequence[GivenInput],
+    tree: ast.Module,
+) -> None:
+    """Raise PerfcliError for a class whose inputs are missing or wrong, or whose constructor needs
+    what was not typed."""
+    forward = _list_call(found)
+    if not inputs:
+        raise PerfcliError(
+            f"{place} is a class: say what its forward() is called with, "
+            f"{write_inputs(forward.required if forward else ())}",
+            detail=_write_both(place.rpartition(":")[0], tree, found),
+        )
+    constructor = _find_method(found, "__init__")
+    missing = [each for each in _list_required(constructor)[1:] if each.arg not in parameters]
+    if missing:
+        listed = " and ".join(public(each.arg) for each in missing)
+        typed = " ".join(f"-p {public(each.arg)}=VALUE" for each in missing)
+        raise PerfcliError(
+            f"{place} is constructed with {listed}: give {typed} where that is a number or text; "
+            "a class that is given objects needs a function that makes it",
+            detail=write_template(f"{found.name}(…)"),
+        )
+    if forward is not None:
+        _check_call(place, f"forward() of {found.name}", forward, (), inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """Says what a function is called with."""
+
+    known: tuple[str, ...]
+    required: tuple[str, ...]
+    positional: int | None
+    """How many positional arguments it takes; None: any number."""
+    open: bool = False
+    """Whether it takes keyword arguments of any name."""
+
+
+def write_inputs(names: Collection[str]) -> str:
+    """Return what to type for arguments of these names: ``--input x=SHAPE:DTYPE``."""
+    return " ".join(f"--input {name}=SHAPE:DTYPE" for name in names or ("x",))
+
+
+def _check_call(
+    place: str,
+    call: str,
+    arguments: CallArguments,
+    parameters: Collection[str],
+    inputs: Sequence[GivenInput],
+) -> None:
+    """Raise PerfcliError where the inputs are not those that a call takes."""
+    listed = f"{call} takes {', '.join(arguments.known) or 'nothing'}"
+    names = [each.name for each in inputs if each.name]
+    first = len(inputs) - len(names)
+    unknown = [name for name in names if name not in arguments.known]
+    if unknown and not arguments.open:
+        near = suggestion(unknown[0], arguments.known)
+        raise PerfcliError(f"--input {unknown[0]}: {listed}, no {unknown[0]}: {near}")
+    if arguments.positional is not None and first > arguments.positional:
+        raise PerfcliError(f"{units.plural(first, 'input')} without a name: {listed}")
+    taken = {*arguments.known[:first], *names, *parameters}
+    if twice := [name for name in names if name in arguments.known[:first]]:
+        raise PerfcliError(f"--input {twice[0]} is given twice, by its name and as one without")
+    if missing := [name for name in arguments.required if name not in taken]:
+        raise PerfcliError(f"{place}: {listed}: add {write_inputs(missing)}")
 
 
 def find_silent(path: Path) -> set[str]:
@@ -45,11 +132,130 @@ def find_silent(path: Path) -> set[str]:
     return {n.name for n in body if isinstance(n, ast.FunctionDef) and not _returns(n)}
 
 
+def is_script(path: Path) -> bool:
+    """Return whether a file is to be run as it is: it has a main guard, or calls at its top what
+    it compiles, and nothing in it builds a model for somebody else."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    guarded = any(_is_main_guard(node) for node in tree.body)
+    if not guarded and not _runs_compiled(tree):
+        return False
+    if any(_can_bring_scenario(node) for node in ast.walk(tree)):
+        return False
+    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+    return not any(_is_builder(each, guarded) for each in functions)
+
+
 def write_template(call: str = "Model()") -> str:
     """Return a function for users to copy, which builds ``call`` and its inputs."""
     return (
         f"{_WRITE}\n\n"
         f"def build():\n    return {call}, (torch.randn(8, 128),)  # with the shape of your inputs"
+    )
+
+
+def _is_main_guard(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
+        return False
+    sides = [node.test.left, *node.test.comparators]
+    return {"__name__", "__main__"} == {
+        getattr(side, "id", None) or getattr(side, "value", None) for side in sides
+    }
+
+
+def _runs_compiled(tree: ast.Module) -> bool:
+    """Return whether the file compiles something, and its top level has a loop, or calls what is
+    compiled, or one of its functions."""
+    if not any(_is_compile(node) for node in ast.walk(tree)):
+        return False
+    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+    called = {n.name for n in functions if any(map(_has_compile, n.decorator_list))}
+    for node in tree.body:
+        if isinstance(node, ast.For | ast.While | ast.With):
+            return True
+        if isinstance(node, ast.Assign) and _has_compile(node.value):
+            called |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+    own = called | {n.name for n in functions}
+    return any(
+        isinstance(call.func, ast.Name) and call.func.id in (own if top is call else called)
+        for node in tree.body
+        if isinstance(node, ast.Expr | ast.Assign)
+        for top in (node.value,)
+        for call in ast.walk(top)
+        if isinstance(call, ast.Call)
+    )
+
+
+def _has_compile(node: ast.AST) -> bool:
+    return any(_is_compile(each) for each in ast.walk(node))
+
+
+def _is_compile(node: ast.AST) -> bool:
+    """Return whether this is ``torch.compile`` or a module's ``compile``, called or not."""
+    of = node.value if isinstance(node, ast.Attribute) and node.attr == "compile" else None
+    return of is not None and getattr(of, "id", "") != "re"
+
+
+def _is_builder(function: ast.FunctionDef, guarded: bool) -> bool:
+    """Return whether a function looks as if it built a model with its inputs: by its name, or
+    since it returns them. The ``main`` that a guard calls does not."""
+    required = _list_required(function)
+    if function.name.startswith("_") or not all(map(_is_scalar, required)):
+        return False
+    if function.name in USUAL_NAMES and not (guarded and function.name == "main"):
+        return _returns(function)
+    returned = (n.value for n in _own_statements(function) if isinstance(n, ast.Return))
+    return any(
+        isinstance(value, ast.Tuple)
+        and len(value.elts) in (2, 3)
+        and isinstance(value.elts[1], ast.Tuple | ast.List | ast.Dict)
+        for value in returned
+    )
+
+
+def _write_both(path: str, tree: ast.Module, chosen: ast.ClassDef | None = None) -> str:
+    """Return what to type for the file's modules, then a function to copy."""
+    lines = []
+    for found in [chosen] if chosen else _list_modules(tree):
+        forward = _list_call(found)
+        own = _list_required(_find_method(found, "__init__"))[1:]
+        given = "".join(f" -p {public(each.arg)}=VALUE" for each in own)
+        inputs = write_inputs(forward.required if forward else ())
+        lines.append(f"    perfcli run {path}:{found.name}{given} {inputs}")
+    if not lines:
+        return write_template(_example(tree))
+    shown = "\n".join(lines)
+    example = "with a SHAPE such as 8,128,768 and a DTYPE such as bf16"
+    return f"name its inputs, {example}:\n{shown}\nor {write_template(_example(tree))}"
+
+
+def _list_modules(tree: ast.Module) -> list[ast.ClassDef]:
+    classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
+    return [n for n in classes if any("Module" in ast.unparse(base) for base in n.bases)]
+
+
+def _find_method(found: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    methods = (n for n in found.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    return next(methods, None)
+
+
+def _list_call(found: ast.ClassDef) -> CallArguments | None:
+    """Return what a call of the class's objects takes; None where that is inherited."""
+    method = _find_method(found, "forward") or _find_method(found, "__call__")
+    return _list_arguments(method, bound=True) if method else None
+
+
+def _list_arguments(function: ast.FunctionDef, bound: bool = False) -> CallArguments:
+    """Return what a function takes, without ``self`` where it is ``bound``."""
+    own = function.args
+    positional = [a.arg for a in (*own.posonlyargs, *own.args)][bound:]
+    return CallArguments(
+        (*positional, *(a.arg for a in own.kwonlyargs)),
+        tuple(a.arg for a in _list_required(function))[bound:],
+        None if own.vararg else len(positional),
+        own.kwarg is not None,
     )
 
 
@@ -87,27 +293,37 @@ def _only(
         silent = " and ".join(f"{name}()" for name in functions)
         verb = "return" if len(functions) > 1 else "returns"
         what = f": {silent} {verb} nothing" if silent else ""
-        raise _refused(f"{path} has no function that builds a model with its inputs{what}", tree)
+        raise PerfcliError(
+            f"{path} has no function that builds a model with its inputs{what}",
+            detail=_write_both(path, tree),
+        )
     return builders[0] if len(builders) == 1 else None
 
 
 def _check_arguments(name: str, function: ast.FunctionDef, given: Collection[str]) -> None:
-    arguments = [*function.args.posonlyargs, *function.args.args]
-    required = arguments[: len(arguments) - len(function.args.defaults)]
-    required += [
-        a
-        for a, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-        if default is None
-    ]
+    required = _list_required(function)
     tensors = [a.arg for a in required if a.arg not in given and not _is_scalar(a)]
     if tensors:
         listed = " and ".join(map(public, tensors))
         typed = " ".join(f"-p {public(each)}=VALUE" for each in tensors)
         raise PerfcliError(
-            f"{name} needs {listed}: give {typed} where that is a number or text; a function that "
-            "takes tensors needs another one that makes them",
+            f"{name} needs {listed}: give {typed} where that is a number or text, "
+            f"{write_inputs(tensors)} for a function that is called with tensors",
             detail=write_template(function.name),
         )
+
+
+def _list_required(function: ast.FunctionDef | None) -> list[ast.arg]:
+    """Return the arguments that have no default."""
+    if function is None:
+        return []
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    required = arguments[: len(arguments) - len(function.args.defaults)]
+    return required + [
+        a
+        for a, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+        if default is None
+    ]
 
 
 def _is_scalar(argument: ast.arg) -> bool:
@@ -116,16 +332,10 @@ def _is_scalar(argument: ast.arg) -> bool:
     return annotation is not None and ast.unparse(annotation).strip("'\"") in _SCALARS
 
 
-def _refused(message: str, tree: ast.Module) -> PerfcliError:
-    return PerfcliError(message, detail=write_template(_example(tree)))
-
-
 def _example(tree: ast.Module) -> str:
     """Return how the file's last module class is made, or the object that it made; else a name that
     anyone replaces."""
-    classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
-    modules = [n for n in classes if any("Module" in ast.unparse(base) for base in n.bases)]
-    if modules:
+    if modules := _list_modules(tree):
         return f"{modules[-1].name}()"
     assigned = [n for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)]
     return ast.unparse(assigned[0].targets[0]) if assigned else "Model()"

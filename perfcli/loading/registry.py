@@ -6,13 +6,14 @@ The core never imports these packages by name: ``scenarios/gqa_transformer.py`` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, TypeVar, get_args
 
 from perfcli.errors import PerfcliError, UserCodeFailed
+from perfcli.loading.inputs import read_inputs
 from perfcli.loading.parameters import resolve_params
 from perfcli.loading.printed import keep_output
 from perfcli.loading.tracebacks import users_failure
@@ -64,8 +65,10 @@ def load_declared(package: str, name: str, kind: type[Declared]) -> Declared:
     return next(iter(found.values()))
 
 
-def scenario(reference: str) -> Scenario:
-    """Return a shipped scenario by name, or a user's by ``path/to/file.py[:name]``.
+def scenario(reference: str, inputs: Sequence[str] = ()) -> Scenario:
+    """Return a shipped scenario by name, or a user's by ``path/to/file.py[:name]``. ``inputs``, as
+    they were typed, are what a user's class, object or function is called with: the workload has
+    a ``GivenInput`` for each, and no tensors yet.
 
     A user's file is run each time, so only worker processes should ask for one.
 
@@ -74,7 +77,7 @@ def scenario(reference: str) -> Scenario:
         PerfcliError: there is no such scenario.
     """
     if is_user_file(reference):
-        return load_user_scenario(reference)
+        return load_user_scenario(reference, read_inputs(inputs))
     if public(reference) not in names("scenarios") and Path(f"{reference}.py").is_file():
         raise PerfcliError(f"no scenario {reference!r}: did you mean the file {reference}.py?")
     return load_declared("scenarios", reference, Scenario)

@@ -7,13 +7,14 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from perfcli.errors import PerfcliError
-from perfcli.loading.builders import find_silent, write_template
+from perfcli.loading.builders import USUAL_NAMES, find_silent, write_inputs, write_template
+from perfcli.loading.inputs import GivenInput
 from perfcli.loading.printed import keep_output
 from perfcli.loading.tracebacks import users_failure
 from perfcli.model import Parameter, Scalar, Scenario
@@ -51,6 +52,38 @@ def _from_function(function: FunctionType, name: str) -> Scenario:
     )
 
 
+def _from_callable(found: Any, name: str, inputs: Sequence[GivenInput]) -> Scenario:
+    """Return a scenario that calls an object or a function with ``inputs``, or an object of a
+    class. Its parameters are those of the constructor, or what the function is not given as an
+    input."""
+    taken = {each.name for each in inputs}
+    positional = [each for each in inputs if not each.name]
+    named = {each.name: each for each in inputs if each.name}
+    parameters: dict[str, Parameter] = {}
+    if isinstance(found, type | FunctionType):
+        declared = list(inspect.signature(found).parameters.values())
+        if isinstance(found, FunctionType):
+            taken |= {each.name for each in declared[: len(positional)]}
+        made = {each.name: _parameter(each) for each in declared if each.name not in taken}
+        parameters = {key: each for key, each in made.items() if each}
+    defaults = {key: each.default for key, each in parameters.items() if not each.required}
+    own = set(parameters)
+    parameters["mode"] = _mode(parameters["mode"]) if "mode" in own else MODE
+
+    def build(params: Mapping[str, Scalar]) -> Any:
+        typed = {
+            key: value
+            for key, value in params.items()
+            if key in own and (key not in defaults or defaults[key] != value)
+        }
+        if isinstance(found, type):
+            return found(**typed), positional, named
+        return found, positional, {**named, **typed}
+
+    question = (inspect.getdoc(found) or "").partition("\n")[0]
+    return Scenario(name, question, parameters, {}, build)
+
+
 def _parameter(parameter: inspect.Parameter) -> Parameter | None:
     """Return the parameter, or None for what a user cannot type: a default that is an object,
     ``*args``."""
@@ -81,8 +114,6 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 Declared = TypeVar("Declared")
 
 SUFFIX = ".py"
-USUAL_NAMES = ("scenario", "build", "make", "make_model", "model", "main")
-"""Which function is meant where a file has several and none is named, in this order."""
 
 
 def is_user_file(reference: str) -> bool:
@@ -99,8 +130,9 @@ def split(reference: str) -> tuple[str, str | None]:
     return reference, None
 
 
-def load_user_scenario(reference: str) -> Scenario:
-    """Import the file anew and pick the scenario or function that the reference means.
+def load_user_scenario(reference: str, inputs: Sequence[GivenInput] = ()) -> Scenario:
+    """Import the file anew and pick the scenario or function that the reference means; with
+    ``inputs``, the class, object or function that is called with them.
 
     Raises:
         UserCodeFailed: the file does not import; ``detail`` is its part of the traceback.
@@ -112,6 +144,8 @@ def load_user_scenario(reference: str) -> Scenario:
         what = "is not a Python file" if file.exists() else "does not exist"
         raise PerfcliError(f"{path} {what}: expected path/to/file.py or path/to/file.py:name")
     module = _import_file(file)
+    if inputs:
+        return _from_callable(*_pick_callable(module, path, name), inputs)
     return _pick_named(module, path, name) if name is not None else _pick_only(module, path)
 
 
@@ -207,8 +241,57 @@ def _pick_named(module: ModuleType, path: str, name: str) -> Scenario:
     found = getattr(module, internal(name), None)
     if isinstance(found, FunctionType):
         return _from_function(found, f"{path}:{name}")
+    if callable(found):
+        what, call = ("a class", f"{name}()") if isinstance(found, type) else ("an object", name)
+        raise PerfcliError(
+            f"{path}:{name} is {what}, which makes no inputs: say what it is called with, "
+            f"{write_inputs(_name_arguments(found))}",
+            detail=write_template(call),
+        )
     known = [*(s.name for s in scenarios.values()), *functions]
     raise PerfcliError(f"{path} has no scenario or function {name!r}: {suggestion(name, known)}")
+
+
+def _pick_callable(module: ModuleType, path: str, name: str | None) -> tuple[Any, str]:
+    """Return what is called with inputs, and its name. Raises PerfcliError where there is none, or
+    several could be meant."""
+    own = {
+        key: value
+        for key, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and not key.startswith("_")
+    }
+    models = {k: v for k, v in own.items() if isinstance(v, type) and hasattr(v, "forward")}
+    functions = {k: v for k, v in own.items() if isinstance(v, FunctionType)}
+    if name is not None:
+        found = getattr(module, internal(name), None)
+        if callable(found) and not isinstance(found, Scenario):
+            return found, f"{path}:{name}"
+        known = [*models, *functions]
+        wrong = f"no class, object or function {name!r}: {suggestion(name, known)}"
+        if isinstance(found, Scenario):
+            wrong = f"a scenario {name!r}, which makes its own inputs: leave out --input"
+        raise PerfcliError(f"{path} has {wrong}")
+    found_here = models or functions
+    if len(found_here) != 1:
+        what = f"several ({', '.join(sorted(found_here))})" if found_here else "none"
+        example = next(iter(found_here), "Net")
+        raise PerfcliError(
+            f"--input is for a class, an object or a function, and {path} has {what}: name one, "
+            f"for example {path}:{example}"
+        )
+    ((_, only),) = found_here.items()
+    return only, path
+
+
+def _name_arguments(found: Any) -> list[str]:
+    """Return the arguments that a call needs; none where nobody knows."""
+    called = getattr(found, "forward", None) or (None if isinstance(found, type) else found)
+    try:
+        parameters = list(inspect.signature(called).parameters.values()) if called else []
+    except (TypeError, ValueError):
+        return []
+    skipped = isinstance(found, type)
+    return [each.name for each in parameters[skipped:] if _is_required(each)]
 
 
 def _pick_only(module: ModuleType, path: str) -> Scenario:

@@ -191,6 +191,8 @@ class Run:
     """What the user's own code gave to ``torch.compile``, each with its settings."""
     script: ScriptCommand | None = None
     """The script that it is a run of; None for a scenario."""
+    inputs: tuple[str, ...] = ()
+    """The inputs that were typed, ``x=8x128:bf16``; empty where the scenario makes its own."""
 
     @property
     def patch_notes(self) -> tuple[str, ...]:

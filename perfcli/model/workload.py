@@ -192,6 +192,8 @@ class CompileRequest:
     """The script that is run instead of a scenario; ``scenario`` is how it was typed."""
     world: int = 1
     """Ranks of the process group that the model runs in, of which the first one is compiled."""
+    inputs: tuple[str, ...] = ()
+    """The inputs that were typed, ``x=8x128:bf16``, for what takes tensors and builds none."""
 
 
 @dataclass(frozen=True, slots=True)

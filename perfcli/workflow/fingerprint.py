@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import perfcli
-from perfcli.loading import registry, userfile
+from perfcli.loading.references import find_file
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
 from perfcli.model import CompileRequest
@@ -88,6 +88,7 @@ def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any
         **({"world": request.world} if request.world > 1 else {}),
         **({"varied": [dict(each) for each in request.varied]} if request.varied else {}),
         **({"script": _identify_script(request)} if request.script else {}),
+        **({"inputs": list(request.inputs)} if request.inputs else {}),
         "python": interpreter.version,
         "torch": interpreter.torch,
         "triton": interpreter.triton,
@@ -116,10 +117,8 @@ def list_edited(sources: Mapping[str, str]) -> list[str]:
 
 def _hash_scenario(reference: str) -> str:
     """Return the SHA-256 of a user's file. Shipped ones are part of perfcli's own code."""
-    if not registry.is_user_file(reference):
-        return ""
-    path, _ = userfile.split(reference)
-    return _hash_file(path)
+    path = find_file(reference)
+    return _hash_file(path) if path else ""
 
 
 def _hash_file(path: str) -> str:

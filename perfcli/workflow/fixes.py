@@ -14,7 +14,8 @@ from perfcli.diff.metrics import DECIDING
 from perfcli.diff.verdict.decide import is_estimated
 from perfcli.diff.verdict.words import write_estimate
 from perfcli.errors import Interrupted, PerfcliError
-from perfcli.loading import registry, userfile
+from perfcli.loading import registry
+from perfcli.loading.references import parse_reference
 from perfcli.machine.environment import Interpreter
 from perfcli.model import (
     OUTCOME_OF,
@@ -360,10 +361,15 @@ def _check_torch(run: Run, interpreter: Interpreter) -> None:
 
 def _check_unchanged(run: Run) -> None:
     """Raise PerfcliError where what the run was compiled from is gone or was edited."""
-    known = public(run.scenario) in registry.names("scenarios")
-    if not known and not registry.is_user_file(run.scenario):
+    reference = parse_reference(run.scenario)
+    if reference.kind == "scenario" and public(run.scenario) not in registry.names("scenarios"):
         raise PerfcliError(f"there is no scenario {run.scenario} any more")
-    path = "" if known else userfile.split(run.scenario)[0]
+    if reference.revision:
+        raise PerfcliError(
+            f"{run.scenario} is compiled again only by naming it: perfcli compare checks a "
+            "revision out and takes it away afterwards"
+        )
+    path = reference.path
     if path and not Path(path).is_file():
         raise PerfcliError(
             f"there is no file {path} here: call perfcli in the folder where the run was compiled"

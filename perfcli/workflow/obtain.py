@@ -16,7 +16,8 @@ from perfcli.blobs import unpack
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.importing.bringing import ImportOptions, bring_in_all, fingerprint, name_foreign
-from perfcli.loading import registry, userfile
+from perfcli.loading import registry
+from perfcli.loading.references import find_file
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
 from perfcli.model import BlobId, Bundle, Run, Variant
@@ -26,7 +27,7 @@ from perfcli.storing import store
 from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, list_edited
-from perfcli.workflow.request import Question, Side, order_jobs
+from perfcli.workflow.request import Question, Side, order_jobs, read_reference
 
 MOST_TEXT = 256 << 20
 """Characters of all texts that one report unpacks."""
@@ -79,7 +80,7 @@ def load_stored(reference: str, context: Context | None = None) -> Obtained:
     if path is None:
         if reference.endswith(".json"):
             raise PerfcliError(f"no stored run {reference!r}: there is no such file")
-        if registry.is_user_file(reference) or public(reference) in registry.names("scenarios"):
+        if find_file(reference) or public(reference) in registry.names("scenarios"):
             raise PerfcliError(
                 f"{reference} is a scenario, not a stored run: compare it alone, with -a and -b"
             )
@@ -302,27 +303,28 @@ def compile_runs(question: Question, sides: Sequence[Side], context: Context) ->
 def load_or_compile(question: Question, side: Side, context: Context) -> Obtained:
     """Return the stored run that ``question.scenario`` names, or a run of the scenario of that
     name."""
-    reference = question.scenario
-    known = public(reference) in registry.names("scenarios")
-    generated = Path(reference).is_file() and bool(name_foreign(Path(reference)))
-    if not known and (generated or not reference.endswith(".py")):
-        path = _locate(reference)
-        if path is not None or reference.endswith(".json") or reference[:1].isdigit():
-            _check_stored_alone(question, side)
-            stored = load_stored(reference, context)
-            tell_estimator(stored.run, context.notes)
-            return stored
-        if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():
-            raise PerfcliError(_describe_unknown(reference))
+    reference = read_reference(question.scenario)
+    if reference.kind == "run":
+        _check_stored_alone(question, side)
+        stored = load_stored(reference.text, context)
+        tell_estimator(stored.run, context.notes)
+        return stored
+    if reference.kind == "scenario":
+        _check_known(reference.text)
     (found,) = compile_runs(question, [side], context)
     warn_of_oversights(found.run, context.notes)
     return found
 
 
-def _describe_unknown(reference: str) -> str:
+def _check_known(reference: str) -> None:
+    """Raise PerfcliError for what is no scenario's name: it may have been meant for a run's."""
+    if public(reference) in registry.names("scenarios") or Path(f"{reference}.py").is_file():
+        return
     near = suggestion(reference, registry.names("scenarios"))
     stop = "" if near.endswith("?") else ";"
-    return f"no scenario and no stored run {reference!r}: {near}{stop} perfcli runs lists the runs"
+    raise PerfcliError(
+        f"no scenario and no stored run {reference!r}: {near}{stop} perfcli runs lists the runs"
+    )
 
 
 def _check_stored_alone(question: Question, side: Side) -> None:
@@ -355,7 +357,7 @@ def _list_foreign(run: Run, asked: Variant | None) -> Iterator[str]:
         # A number or a yes can't name a compiler or a library; cpp.cxx is a text.
         if not isinstance(option, _PLAIN) and known.options.get(name) != option:
             yield f"the text {name}={option}"
-    if asked is None and registry.is_user_file(run.scenario):
-        path = Path(userfile.split(run.scenario)[0])
+    if asked is None and (file := find_file(run.scenario)):
+        path = Path(file)
         if not path.resolve().is_relative_to(Path.cwd()):
             yield f"the program {path}, outside this folder"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
+from perfcli import units
 from perfcli.console import documents, output
 from perfcli.diagnosis import rules
 from perfcli.diff.compare import gather_evidence
@@ -32,12 +34,14 @@ from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import (
     Obtained,
     StoredTexts,
+    compile_runs,
     load_both,
+    load_stored,
     obtain,
     tell_estimator,
     warn_of_oversights,
 )
-from perfcli.workflow.request import Question, Side, order_jobs
+from perfcli.workflow.request import Question, Side, order_jobs, read_reference
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle, why_not
 
 
@@ -93,6 +97,62 @@ def _add_times(comparison: Comparison, measured: Measurement) -> Comparison:
     return replace(comparison, timing=derive(measured, base, head, comparison.groups, floor))
 
 
+def make_pair(
+    question: Question,
+    sides: Sequence[Side],
+    asked: MeasuringOptions,
+    allow: Collection[str],
+    context: Context,
+) -> Pair:
+    """Return two things that were named on the command line, held together: each is compiled, or
+    found, or a stored run. Both are measured where both are compiled and there is a device.
+
+    Raises PerfcliError for what the user got wrong, NotComparable for what is unlike without
+    having been typed so, and what compiling and measuring raise.
+    """
+    named = [side.scenario or question.scenario for side in sides]
+    is_stored = [read_reference(text).kind == "run" for text in named]
+    if not any(is_stored) or not sides[1].scenario:
+        return compile_pair(question, sides, asked, allow, context)
+    if all(is_stored):
+        _check_nothing_typed(question, sides, context)
+        return load_pair(named[0], named[1], asked, allow, context)
+    asked.refuse("a stored run is compared as it is, and not measured")
+    place = is_stored.index(True)
+    known = load_stored(named[place], context)
+    tell_estimator(known.run, context.notes)
+    question = _adopt(question, sides, known.run)
+    (made,) = compile_runs(question, [sides[1 - place]], context)
+    warn_of_oversights(made.run, context.notes)
+    base, head = (made, known) if place else (known, made)
+    return Pair(base, head, gather_evidence(base.run, head.run, allow))
+
+
+def _check_nothing_typed(question: Question, sides: Sequence[Side], context: Context) -> None:
+    typed = replace(question, scenario="") != Question("")
+    if typed or context.fresh or any(replace(side, scenario="") != Side() for side in sides):
+        raise PerfcliError(
+            "two stored runs are compared as they are: leave out the options for compiling"
+        )
+
+
+def _adopt(question: Question, sides: Sequence[Side], run: Run) -> Question:
+    """Return the question with what nobody typed as the stored run has it: the device, the target
+    and, of the same scenario, its parameters and inputs."""
+    if question.target is None and question.device is None:
+        name = run.target.name if run.target and run.device != "cpu" else None
+        question = replace(question, target=name, device="cpu" if run.device == "cpu" else None)
+    question = replace(question, dynamic=question.dynamic or run.dynamic)
+    names = {PurePath(side.scenario or question.scenario).name for side in sides}
+    typed = question.params or question.inputs or question.preset or question.vary
+    if typed or any(side.params or side.inputs for side in sides):
+        return question
+    if PurePath(run.scenario).name not in names:
+        return question
+    params = tuple(f"{name}={units.setting(value)}" for name, value in run.params.items())
+    return replace(question, params=params, inputs=run.inputs)
+
+
 def compile_pair(
     question: Question,
     sides: Sequence[Side],
@@ -100,19 +160,25 @@ def compile_pair(
     allow: Collection[str],
     context: Context,
 ) -> Pair:
-    """Return two variants of a scenario, compiled or reused, then measured where there is a device.
-
-    Raises PerfcliError for what the user got wrong, and what compiling and measuring raise.
-    """
+    """Return two variants, or two scenarios, compiled or reused, then measured where there is a
+    device. Raises as ``make_pair``."""
     setting = settle(question, asked, context)
     question = replace(question, threads=setting.threads if setting else None)
     jobs = order_jobs(question, sides, context)
     base, head = obtain(jobs, context)
     warn_of_oversights(head.run, context.notes)
-    comparison = gather_evidence(base.run, head.run, allow)
+    comparison = gather_evidence(base.run, head.run, allow, _list_typed(sides))
     if setting is not None:
         comparison = measure_times(comparison, setting, jobs, context)
     return Pair(base, head, comparison)
+
+
+def _list_typed(sides: Sequence[Side]) -> list[str]:
+    """Return the aspects in which two sides differ because they were typed so."""
+    base, head = sides
+    if head.scenario:
+        return ["scenario", "params", "mode"]
+    return ["params", "mode"] if base.params != head.params else []
 
 
 # --- times ------------------------------------------------------------------------------------

@@ -10,14 +10,14 @@ from pathlib import Path
 from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.importing.bringing import name_foreign
-from perfcli.loading import registry, userfile
+from perfcli.loading import registry
 from perfcli.loading.builders import check_builder
+from perfcli.loading.inputs import join_inputs, read_inputs
+from perfcli.loading.references import Reference, parse_reference
 from perfcli.machine import environment, targets
 from perfcli.machine.environment import Interpreter
 from perfcli.model import CompileRequest, Device, Run, Scalar, ScriptCommand, Target, Variant
-from perfcli.names import public
 from perfcli.options import assignments
-from perfcli.storing import store
 from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context, Probe
 from perfcli.workflow.fingerprint import Job, make_job
@@ -30,6 +30,7 @@ class Question:
     """Says what is compiled, whichever variant compiles it."""
 
     scenario: str
+    """As typed; see ``loading.references``."""
     params: tuple[str, ...] = ()
     preset: str | None = None
     target: str | None = None
@@ -43,14 +44,30 @@ class Question:
     """Ranks of the process group that the model runs in."""
     toggles: tuple[str, ...] = ()
     """Options that the two sides of a comparison have differently: ``OPT``, or ``OPT=VAL``."""
+    inputs: tuple[str, ...] = ()
+    """What a class, an instance or a function is called with: ``x=8x128:bf16``."""
+
+    def ask_side(self, side: Side) -> Question:
+        """Return the question as one side asks it."""
+        return replace(
+            self,
+            scenario=side.scenario or self.scenario,
+            params=(*self.params, *side.params),
+            inputs=join_inputs(self.inputs, side.inputs),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Holds one variant as typed: assignments, and the interpreter that has torch."""
+    """Holds one variant as typed: assignments, the interpreter that has torch, and what this side
+    alone has of the question."""
 
     assignments: tuple[str, ...] = ()
     python: str | None = None
+    scenario: str = ""
+    """What is compiled; empty: what the question says."""
+    params: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
 
 def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> list[Job]:
@@ -58,13 +75,15 @@ def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> l
 
     Raises PerfcliError for what the user got wrong, and where the sides are the same.
     """
-    if what := _name_run(question.scenario):
-        raise PerfcliError(
-            f"{question.scenario} is {what}, not a scenario: compare takes two of them, explain "
-            "and inspect-kernel one"
-        )
-    if registry.is_user_file(question.scenario):
-        spare(Path(userfile.split(question.scenario)[0]), context.written)
+    for text in dict.fromkeys(side.scenario or question.scenario for side in sides):
+        reference = read_reference(text)
+        if reference.kind == "run":
+            raise PerfcliError(
+                f"{text} is {name_foreign(Path(text)) or 'a stored run'}, not a scenario: compare "
+                "takes two of them, explain and inspect-kernel one"
+            )
+        if reference.path:
+            spare(Path(reference.path), context.written)
     probe = context.choose_probe(question.device)
     for toggle in question.toggles:
         sides = _toggle_sides(toggle, sides, probe)
@@ -72,22 +91,16 @@ def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> l
     if len(jobs) > 1 and len({job.fingerprint for job in jobs}) == 1:
         raise PerfcliError(
             "both sides are the same: say what differs with -a OPT=VAL, -b OPT=VAL, "
-            "--toggle OPT, or --b-python"
+            "--toggle OPT, --b-param, --b-python, or name two things to compare"
         )
     if len(jobs) > 1 and (said := _find_defaults(jobs)):
         context.notes.warn(f"both sides are the same: {said}")
     return jobs
 
 
-def _name_run(reference: str) -> str:
-    """Return what a reference is where it means a run, ``a stored run``, ``a trace``; empty for a
-    scenario."""
-    if registry.is_user_file(reference) or public(reference) in registry.names("scenarios"):
-        return ""
-    if foreign := name_foreign(Path(reference)):
-        return foreign
-    is_run = reference.endswith(".json") or store.locate(reference) is not None
-    return "a stored run" if is_run else ""
+def read_reference(text: str) -> Reference:
+    """Return what a text on the command line means. Raises PerfcliError as ``parse_reference``."""
+    return parse_reference(text, name_foreign)
 
 
 def make_jobs(
@@ -98,12 +111,14 @@ def make_jobs(
     Raises PerfcliError for whatever the user got wrong, before anything is compiled.
     """
     device, target = choose_device(question.device, question.target)
-    params, preset, varied = _read_params(question)
     made = []
     for side in sides:
+        asked = question.ask_side(side)
+        reference = read_reference(asked.scenario)
+        params, preset, varied = _read_params(asked, reference)
         interpreter = probe(side.python)
         request = build_request(
-            question.scenario,
+            reference.text,
             make_variant(side, interpreter, device),
             params=params,
             preset=preset,
@@ -114,6 +129,8 @@ def make_jobs(
             threads=question.threads,
             varied=varied,
             world=question.world,
+            inputs=asked.inputs,
+            script=reference.script,
         )
         made.append(make_job(request, interpreter))
     return made
@@ -147,6 +164,7 @@ def build_request(
     world: int = 1,
     on_device: bool = False,
     cache_dir: str | None = None,
+    inputs: Sequence[str] = (),
     script: ScriptCommand | None = None,
 ) -> CompileRequest:
     """Return what a worker compiles. This is the one place where such a request is made: what it
@@ -166,6 +184,7 @@ def build_request(
         varied=tuple(varied),
         script=script,
         world=world,
+        inputs=tuple(inputs),
     )
 
 
@@ -215,7 +234,7 @@ def describe(variant: Variant) -> str:
 def check_question(question: Question) -> None:
     """Raise PerfcliError for a file that is not there, and for parameters that a shipped scenario
     does not have. Nothing is compiled, and no interpreter is asked."""
-    _read_params(question)
+    _read_params(question, read_reference(question.scenario))
 
 
 def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileRequest:
@@ -233,6 +252,7 @@ def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileReq
         world=run.world,
         varied=[call.params for call in run.recompilations.varied] if run.recompilations else (),
         script=run.script,
+        inputs=run.inputs,
     )
 
 
@@ -258,25 +278,53 @@ def choose_device(device: str | None, target: str | None) -> tuple[Device, Targe
 _Varied = list[dict[str, Scalar]]
 
 
-def _read_params(question: Question) -> tuple[dict[str, Scalar], str | None, _Varied]:
+def _read_params(
+    question: Question, reference: Reference
+) -> tuple[dict[str, Scalar], str | None, _Varied]:
     """Return the typed parameters, and those that further calls have otherwise; those of a user's
     file stay text, with the preset, because only a worker may run the file and knows them."""
     given: dict[str, Scalar] = dict(_split(text) for text in question.params)
     varied = _read_varied(question.vary, given)
     if varied:
         given |= varied[0]
-    if registry.is_user_file(question.scenario):
-        path, name = userfile.split(question.scenario)
-        if not Path(path).is_file():
+    if reference.script is not None:
+        _check_script(question, reference)
+        return {}, None, []
+    if reference.kind == "file":
+        if not Path(reference.path).is_file():
             raise PerfcliError(
-                f"there is no file {path}: expected path/to/file.py or path/to/file.py:name"
+                f"there is no file {reference.path}: expected path/to/file.py or "
+                "path/to/file.py:name"
             )
-        check_builder(path, name, given)
+        check_builder(reference.path, reference.name, given, read_inputs(question.inputs))
         return given, question.preset, varied[1:]
     scenario = registry.scenario(question.scenario)
+    if question.inputs:
+        raise PerfcliError(
+            f"{scenario.name} makes its own inputs: leave out --input; perfcli scenarios "
+            f"{scenario.name} lists its parameters"
+        )
     every = [registry.resolve_params(scenario, question.preset, given | each) for each in varied]
     typed = [{name: params[name] for name in varied[0]} for params in every]
     return registry.resolve_params(scenario, question.preset, given), None, typed[1:]
+
+
+def _check_script(question: Question, reference: Reference) -> None:
+    """Raise PerfcliError for a script that is not there, and for what only builders are given."""
+    script = reference.script
+    if script is not None and not script.module and not Path(script.path).is_file():
+        raise PerfcliError(f"there is no file {script.path}: expected a script, path/to/train.py")
+    typed: dict[str, object] = {
+        "-p": question.params,
+        "--preset": question.preset,
+        "--input": question.inputs,
+    }
+    typed |= {"--vary": question.vary, "--dynamic": question.dynamic}
+    if wrong := [name for name, given in typed.items() if given]:
+        raise PerfcliError(
+            f"{reference.text} runs as a script, for which there is no {wrong[0]}: give it its own "
+            "arguments (after --), or name what is compiled, path/to/file.py:name"
+        )
 
 
 def _read_varied(text: str | None, given: Mapping[str, Scalar]) -> _Varied:

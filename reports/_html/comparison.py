@@ -29,7 +29,7 @@ from .._rows.totals import (
     list_hand_written,
     list_totals,
     write_options,
-    write_question,
+    write_questions,
     write_variant,
 )
 from .._screen.verdict import FirstLines
@@ -93,7 +93,7 @@ def _comparison_view(
     ends = (count_unchanged(comparison), count_unprovenanced(comparison))
     return ComparisonView(
         by_itself=False,
-        question=write_question(comparison.head),
+        question=write_questions(comparison),
         sides=tuple((side, write_variant(run)) for side, run in sides),
         lines=tuple(FirstLines(comparison).rows()),
         empty=tuple(f"{side}: {text}" for side, run in sides if (text := explain_emptiness(run))),

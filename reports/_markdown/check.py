@@ -27,6 +27,7 @@ from .._rows.totals import (
     list_totals,
     write_options,
     write_question,
+    write_questions,
     write_variant,
 )
 from .._screen.findings import sum_up
@@ -168,7 +169,7 @@ def _write_comparison(
 ) -> list[Section]:
     sides = (("base", comparison.base), ("head", comparison.head))
     empty = [f"{side}: {text}" for side, run in sides if (text := explain_emptiness(run))]
-    opening = f"{_quote_code(_shorten(write_question(comparison.head), MOST_TEXT))}\n\n"
+    opening = f"{_quote_code(_shorten(write_questions(comparison), MOST_TEXT))}\n\n"
     opening += "".join(f"- {line}\n" for line in _list_first_lines(comparison))
     opening += "".join(f"- {_quote_prose(_shorten(line, MOST_TEXT))}\n" for line in empty)
     opening += _write_breaks(comparison)

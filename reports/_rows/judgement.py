@@ -9,7 +9,7 @@ from perfcli import units
 from perfcli.model import Allowance, Judged, Judgement, LimitResult, LimitState, Passing
 
 from .._screen.findings import sum_up
-from .totals import write_question, write_verdict
+from .totals import write_questions, write_verdict
 
 OUTCOME_WORDS: Mapping[Passing, str] = {
     "pass": "PASS",
@@ -87,7 +87,7 @@ def list_checks(judgement: Judgement) -> list[_CheckRow]:
 
 def _question(check: Judged) -> str:
     """Return what was compiled, in one line; empty where nothing was."""
-    return write_question(check.comparison.head) if check.comparison else ""
+    return write_questions(check.comparison) if check.comparison else ""
 
 
 def write_provenance(check: Judged) -> str:

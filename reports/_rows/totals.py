@@ -146,12 +146,47 @@ def list_explanations(comparison: Comparison, beside: Beside) -> list[str]:
 
 def write_question(run: Run) -> str:
     """Return what was compiled, in one line."""
-    parts = [run.scenario, run.mode, run.target.name if run.target else run.device]
-    parts += ["dynamic shapes"] if run.dynamic else []
+    return _join_parts(_list_parts(run))
+
+
+def write_questions(comparison: Comparison) -> str:
+    """Return what was compiled on both sides, in one line: as ``base → head`` what was typed to
+    differ. What else differs is said apart (``Comparison.differences``)."""
+    base, head = (_list_parts(run) for run in (comparison.base, comparison.head))
+    shown = dict(head)
+    for name in {**head, **base}:
+        ours, theirs = base.get(name, ""), head.get(name, "")
+        said = _APART.get(name, "parameter ")
+        if ours != theirs and not any(d.startswith(said) for d in comparison.differences):
+            shown[name] = f"{ours or 'none'} → {theirs or 'none'}"
+    return _join_parts(shown)
+
+
+_APART: Mapping[str, str | tuple[str, ...]] = {
+    "": "scenario ", "mode": "mode ", "place": ("target ", "device "), "dynamic": "dynamic ",
+    "--input": "input ",
+}  # fmt: skip
+"""How differences begin that are said apart from the parts of a question."""
+
+
+def _list_parts(run: Run) -> dict[str, str]:
+    """Return what a run's question consists of, in order."""
+    parts = {"": run.scenario, "mode": run.mode}
+    parts["place"] = run.target.name if run.target else run.device
+    parts["dynamic"] = "dynamic shapes" if run.dynamic else ""
     # The mode is said already, unless the parameter of that name is another thing.
     given = [(n, v) for n, v in run.params.items() if (n, v) != ("mode", run.mode)]
-    parts += [" ".join(f"{name}={value}" for name, value in given)]
-    return units.printable(" · ".join(part for part in parts if part))
+    parts |= {f"-p {name}": str(value) for name, value in given}
+    return parts | {"--input": " ".join(run.inputs)}
+
+
+def _join_parts(parts: Mapping[str, str]) -> str:
+    """Return the parts in one line, parameters with their names and apart from all else."""
+    given = [f"{k.removeprefix('-p ')}={v}" for k, v in parts.items() if k.startswith("-p ")]
+    last = parts.get("--input", "")
+    texts = [text for name, text in parts.items() if not name.startswith("-")]
+    texts += [" ".join(given), f"input {last}" if last else ""]
+    return units.printable(" · ".join(text for text in texts if text))
 
 
 def explain_breaks(run: Run) -> list[tuple[str, tuple[BreakPlace, ...]]]:

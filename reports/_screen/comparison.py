@@ -26,7 +26,7 @@ from .._rows.totals import (
     list_explanations,
     list_hand_written,
     list_totals,
-    write_question,
+    write_questions,
     write_variant,
 )
 from .externs import _compare_externs
@@ -126,7 +126,7 @@ def _draw_sides(comparison: Comparison) -> RenderableType:
     if comparison.differences:
         differences = units.printable("; ".join(comparison.differences))
         sides += [("apart", Text(differences, style="yellow"))]
-    return Group(Text(write_question(comparison.head)), _draw_labelled(sides))
+    return Group(Text(write_questions(comparison)), _draw_labelled(sides))
 
 
 class _Totals:

@@ -57,7 +57,10 @@ def test_a_file_without_functions_gets_one_to_copy(
 
 def test_a_class_that_is_named(tmp_path: Path) -> None:
     error = refused(CLASS, tmp_path, "MLP")
-    assert str(error).endswith(":MLP is a class, not a function that builds a model")
+    assert "model.py:MLP is a class: say what its forward() is called with, --input x=" in str(
+        error
+    )
+    assert "model.py:MLP --input x=SHAPE:DTYPE\nor write a function" in error.detail
 
 
 def test_a_main_that_returns_nothing_is_no_builder(tmp_path: Path) -> None:
