@@ -167,8 +167,10 @@ def list_selections(selected: list[Selecting]) -> tuple[Selection, ...]:
 
 
 def _buffer_of(result: Any) -> Any:
+    from torch._inductor import ir
+
     node = result[0] if isinstance(result, tuple) else result
-    while hasattr(node, "data") and not hasattr(node, "get_operation_name"):
+    while isinstance(node, ir.MutableBox):
         node = node.data
     return node
 
