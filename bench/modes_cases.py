@@ -90,7 +90,7 @@ def block() -> Any:
     """One block of a transformer, with attention of the library."""
     from torch import nn
 
-    class Block(nn.Module):
+    class Block(nn.Module):  # type: ignore[misc]
         def __init__(self, width: int = 1024, heads: int = 16) -> None:
             super().__init__()
             self.heads = heads
@@ -112,7 +112,7 @@ def gated() -> Any:
     """A gated MLP: two products share their input, silu and a product follow."""
     from torch import nn
 
-    class Gated(nn.Module):
+    class Gated(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.gate = nn.Linear(1024, 2816, bias=False)

@@ -230,9 +230,10 @@ def _loaded_candidate(choice: Any) -> Candidate | None:
     request: Any = getattr(choice, "bmreq", None)
     if not getattr(request, "module_path", None):
         return None
-    module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path)
-    tuner: Any = getattr(module, request.kernel_name, None)
+    tuner: Any = None
     with suppress(Exception):  # one that the driver refuses has no launcher
+        module = PyCodeCache.load_by_key_path(request.module_cache_key, request.module_path)
+        tuner = getattr(module, request.kernel_name)
         if not tuner.launchers:
             tuner.precompile()
     launchers = getattr(tuner, "launchers", None)
