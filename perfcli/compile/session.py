@@ -299,6 +299,7 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile.capture import settings
     from perfcli.compile.scripts import run
     from perfcli.compile.scripts.host_values import make_mode
+    from perfcli.compile.scripts.known_values import KnownValues
     from perfcli.compile.stand_in import decisions, operators, optimizers
 
     def on_kernel(kernel: CapturedKernel) -> None:
@@ -306,14 +307,16 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
         session.report("trace", pool.done(), pool.total())
 
     before = read_processor()
-    mode = make_mode()
+    assumptions = decisions.Assumptions()
+    known = KnownValues(assumptions)
+    mode = make_mode(known)
     capture = Capture(on_kernel)
-    assumptions = decisions.install(mode, session.request.target)
+    decisions.install(mode, session.request.target, assumptions)
     operators.install_recurrent(assumptions)
     optimizers.install(mode)
     settings.reset_counters()
     recompiling.forget_compilations()
-    ran = run.run_offline(session.request, capture, mode, assumptions)
+    ran = run.run_offline(session.request, capture, mode, known)
     session.work = before.measure_work(sum(graph.facts.nodes for graph in capture.graphs))
     session.recompilations = recompiling.call_again(
         session.request, ran.traced, capture, mode, assumptions

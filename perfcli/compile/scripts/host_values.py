@@ -1,26 +1,32 @@
-"""Gives a script tensors: those of the device are fake, without memory and values; those of the
-host stay real as long as they are small, so that sizes, orders and schedules that are computed from
-them are what they are everywhere.
-
-Of a fake tensor one value is known where it is the same everywhere: ``torch.ones`` and what is
-computed from it. All other values that a script reads are assumed.
+"""Gives a script its tensors: those of the device are fake, without memory and values; those of the
+host stay real as long as they are small, so that the sizes, orders and schedules that are computed
+from them are what they are everywhere. Parameters are fake wherever they are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from perfcli.compile.scripts.known_values import KnownValues
+
 MOST_ELEMENTS = 1 << 20
-"""Of a real tensor: larger ones cost time, and nobody reads their values."""
+"""Of a real tensor: larger ones cost time and memory, and nobody decides by their values."""
+_HOST = ("cpu", "meta")
+_PINNING = ("aten::_pin_memory", "aten::pin_memory", "aten::is_pinned")
 
 
-def make_mode() -> Any:
-    """Return a ``FakeTensorMode`` that leaves what happens on the host alone."""
+def make_mode(known: KnownValues) -> Any:
+    """Return a ``FakeTensorMode`` that leaves what happens on the host alone, and tells ``known``
+    of all else."""
     from torch._subclasses import FakeTensorMode
 
     class HostValues(FakeTensorMode):  # type: ignore[misc]
+        depth = 0
+        """How many operators are being run: what they are made of inside is fake throughout."""
+
         def __torch_dispatch__(
             self,
             func: Any,
@@ -29,17 +35,23 @@ def make_mode() -> Any:
             kwargs: Mapping[str, Any] | None = None,
         ) -> Any:
             own = dict(kwargs or {})
+            if self.depth:
+                return super().__torch_dispatch__(func, types, args, own)
             if func._schema.name in _PINNING:
                 return args[0] if func._schema.name != "aten::is_pinned" else False
             own.pop("pin_memory", None)
             if _stays_on_host(args, own):
                 return func(*args, **own)
-            return super().__torch_dispatch__(func, types, args, own)
+            with known.following(self, func, args, own) as followed:
+                if not followed.is_answered:
+                    self.depth += 1
+                    try:
+                        followed.result = super().__torch_dispatch__(func, types, args, own)
+                    finally:
+                        self.depth -= 1
+            return followed.result
 
     return HostValues(allow_non_fake_inputs=True)
-
-
-_PINNING = ("aten::_pin_memory", "aten::pin_memory", "aten::is_pinned")
 
 
 def _stays_on_host(args: Any, kwargs: Mapping[str, Any]) -> bool:
@@ -49,28 +61,29 @@ def _stays_on_host(args: Any, kwargs: Mapping[str, Any]) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     device = kwargs.get("device")
-    if device is not None and torch.device(device).type not in ("cpu", "meta"):
+    if device is not None and torch.device(device).type not in _HOST:
         return False
     elements = 0
     for value in _flatten(args, kwargs):
         if isinstance(value, FakeTensor):
             return False
         if isinstance(value, torch.Tensor):
-            if value.device.type not in ("cpu", "meta"):
+            if value.device.type not in _HOST:
                 return False
             elements += value.numel() if value.device.type == "cpu" else 0
-        elif isinstance(value, torch.device) and value.type not in ("cpu", "meta"):
+        elif isinstance(value, torch.device) and value.type not in _HOST:
             return False
     if elements == 0 and (device is None or torch.device(device).type == "cpu"):
         elements = _asked_elements(args)
     return elements <= MOST_ELEMENTS
 
 
-def _flatten(args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
-    found: list[Any] = []
+def _flatten(args: Any, kwargs: Mapping[str, Any]) -> Iterator[Any]:
     for value in (*args, *kwargs.values()):
-        found += value if isinstance(value, list | tuple) else [value]
-    return found
+        if isinstance(value, list | tuple):
+            yield from value
+        else:
+            yield value
 
 
 def _asked_elements(args: Any) -> int:
@@ -79,3 +92,22 @@ def _asked_elements(args: Any) -> int:
         if isinstance(value, list | tuple) and all(isinstance(n, int) for n in value):
             return math.prod(value)
     return max((n for n in args if isinstance(n, int) and not isinstance(n, bool)), default=0)
+
+
+@contextmanager
+def keep_parameters_fake(mode: Any) -> Iterator[None]:
+    """Make each parameter that is created while the block runs a fake tensor of ``mode``."""
+    import torch
+
+    made = torch.nn.Parameter.__new__
+
+    def make(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+        if type(data) is torch.Tensor and data.device.type == "cpu":
+            data = mode.from_tensor(data.detach())
+        return made(cls, data, requires_grad)
+
+    torch.nn.Parameter.__new__ = make
+    try:
+        yield
+    finally:
+        torch.nn.Parameter.__new__ = made

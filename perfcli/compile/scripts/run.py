@@ -3,17 +3,19 @@ compiled the graphs of its last step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from perfcli.compile import tracing
 from perfcli.compile.building import Built
 from perfcli.compile.capture.capture import hook_inductor
-from perfcli.compile.capture.captured import Capture
+from perfcli.compile.capture.captured import Capture, CapturedGraph
 from perfcli.compile.capture.graph_breaks import count_breaks, watch_breaks
 from perfcli.compile.scripts.calls import CompileCalls, watch_compile
 from perfcli.compile.scripts.failures import explain, refuse_nothing_compiled
+from perfcli.compile.scripts.host_values import keep_parameters_fake
+from perfcli.compile.scripts.known_values import KnownValues
 from perfcli.compile.scripts.program import load_program
 from perfcli.compile.scripts.steps import ScriptEnded, StepCounter, watch_optimizers
 from perfcli.compile.scripts.surroundings import stand_in
@@ -31,22 +33,46 @@ class RanScript:
 
 
 def run_offline(
-    request: CompileRequest, capture: Capture, mode: Any, assumptions: Any
+    request: CompileRequest, capture: Capture, mode: Any, known: KnownValues
 ) -> RanScript:
-    """Run the request's script with fake tensors of ``mode`` and fill ``capture``.
+    """Run the request's script with fake tensors of ``mode`` (see ``make_mode``) and fill
+    ``capture``.
 
     Raises UserCodeFailed where the script fails before it has compiled anything or needs what is
     not there, CompileFailed where Inductor does.
     """
     import torch
 
+    finish = tracing.make_finish(mode, capture, known.assumptions)
     with (
-        hook_inductor(capture, tracing.make_finish(mode, capture, assumptions)),
-        stand_in(mode, assumptions),
+        hook_inductor(capture, _forget_written(finish, known)),
+        stand_in(mode, known),
+        keep_parameters_fake(mode),
         torch.autograd.set_multithreading_enabled(False),
         mode,
     ):
         return _run(request, capture)
+
+
+def _forget_written(finish: Any, known: KnownValues) -> Callable[[Any, CapturedGraph], Any]:
+    """Return what stands in for a generated module, and whose ``call`` also makes values that it
+    writes into its inputs unknown."""
+
+    def finish_script(lowering: Any, graph: CapturedGraph) -> Any:
+        made = finish(lowering, graph)
+        names = list(lowering.graph_input_names)
+        written = [n for n, name in enumerate(names) if name in lowering.mutated_inputs]
+        call = made.call
+
+        def forgetting(args: list[Any]) -> Any:
+            for number in written:
+                known.forget(args[number])
+            return call(args)
+
+        made.call = forgetting
+        return made
+
+    return finish_script
 
 
 def run_on_device(request: CompileRequest, capture: Capture) -> RanScript:

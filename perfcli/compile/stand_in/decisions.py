@@ -37,9 +37,12 @@ class Assumptions:
         return tuple(what.format(n) for what, n in self.counts.items())
 
 
-def install(mode: Any, target: Target | None) -> Assumptions:
-    """Answer padding decisions for a target, and reads of values from fake tensors of ``mode``."""
-    assumptions = Assumptions()
+def install(
+    mode: Any, target: Target | None, assumptions: Assumptions | None = None
+) -> Assumptions:
+    """Answer padding decisions for a target, and reads of values from fake tensors of ``mode``.
+    Return what is assumed, from now on, with ``assumptions`` so far."""
+    assumptions = assumptions or Assumptions()
     _assume_padding(assumptions, target)
     _assume_split_sizes(assumptions)
     _assume_values(assumptions, mode)
@@ -217,7 +220,7 @@ def _wrap_value_reader(original: Any, mode: Any, assumptions: Assumptions, refus
             if fake_mode is not mode:
                 raise  # Dynamo's own: it breaks the graph here, as it would on the device
             assumptions.counts[VALUES] += 1
-            return _assumed_value(arg.dtype)
+            return assume_value(arg.dtype)
 
     return read
 
@@ -260,7 +263,7 @@ def _wrap_coin(mode: Any) -> Any:
     return rand
 
 
-def _assumed_value(dtype: Any) -> float | int | bool:
+def assume_value(dtype: Any) -> float | int | bool:
     """Return the middle of a probability, a count that is not zero, or a condition that holds
     (masks are full): what most models meet."""
     import torch
