@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,14 +18,14 @@ from perfcli.gate.baseline.file import suggest_update
 from perfcli.gate.baseline.reading import BaselineEntry
 from perfcli.gate.checks import Check
 from perfcli.gate.order import Against, CompareCheck, NoBase, Order
-from perfcli.gate.revision import Revision, _looking_in, _running_in
 from perfcli.loading.references import find_file, parse_reference
 from perfcli.model import Comparison, Finding, Provenance, Run
 from perfcli.stats.timing import is_broken_off
-from perfcli.workflow.fingerprint import Job
+from perfcli.workflow.fingerprint import Job, make_job
 from perfcli.workflow.obtain import Obtained, obtain
 from perfcli.workflow.pair import measure_times
 from perfcli.workflow.request import Question, Side, order_jobs
+from perfcli.workflow.revision import Revision, check_out, look_in
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle
 
 
@@ -101,10 +101,11 @@ def _make_side(
     ``path``: folders that Python looks in first.
     """
     jobs = order_jobs(question, [side], order.context)
-    jobs = [_looking_in(job, path) for job in jobs] if path else jobs
+    if path:
+        jobs = [make_job(look_in(job.request, path), job.interpreter) for job in jobs]
     own = revision is not None and bool(find_file(question.scenario))
     if own and revision is not None and (folder := revision.working_folder(Path.cwd())):
-        jobs = [_running_in(job, folder) for job in jobs]
+        jobs = [make_job(replace(job.request, folder=str(folder)), job.interpreter) for job in jobs]
     # Files that are gone in a minute are never compiled again: their run is of no more use.
     (found,) = obtain(jobs, order.context, keeps=not own)
     return found, jobs
@@ -239,10 +240,12 @@ def base_of(wish: Wish, order: Order) -> Iterator[CompareCheck]:
     if not wish.pair:
         yield _with_baseline(order)
         return
-    from perfcli.gate.revision import _checked_out
-
     if wish.revision is None:
         yield _with_base(_Base(None, wish.python))
         return
-    with _checked_out(wish.revision, order.config.folder) as revision:
+    with ExitStack() as stack:
+        try:
+            revision = stack.enter_context(check_out(wish.revision, order.config.folder))
+        except PerfcliError as error:
+            raise PerfcliError(f"--base-rev: {error}", detail=error.detail) from error
         yield _with_base(_Base(revision, wish.python))

@@ -47,6 +47,14 @@ class Reference:
         text = path if self.name is None else f"{path}:{self.name}"
         return replace(self, text=text, path=path, revision="")
 
+    def pin(self, revision: str) -> Reference:
+        """Return the same at another revision, by the name of which it is written."""
+        if self.script is not None:
+            text = _write(self.script, f"@{revision}")
+        else:
+            text = f"{self.move(self.path).text}@{revision}"
+        return replace(self, text=text, revision=revision)
+
 
 def parse_reference(text: str, name_foreign: Callable[[Path], str] = lambda _: "") -> Reference:
     """Return what a text means. ``name_foreign`` says of a path what it is that is imported as a
@@ -61,6 +69,8 @@ def parse_reference(text: str, name_foreign: Callable[[Path], str] = lambda _: "
     if first == "-m":
         return _parse_module(text, arguments)
     place, revision = split_revision(first)
+    if place != first and not revision:
+        raise PerfcliError(f"{first}: a git revision stands behind the @, {place}@HEAD~1")
     if not split(place)[0].endswith(SUFFIX):
         return _parse_other(text, name_foreign)
     path, name = split(place)
@@ -188,5 +198,8 @@ def _refuse_arguments(place: str, arguments: Sequence[str]) -> PerfcliError:
     )
 
 
-def _write(script: ScriptCommand) -> str:
-    return shlex.join([*(["-m"] if script.module else []), script.path, *script.arguments])
+def _write(script: ScriptCommand, behind: str = "") -> str:
+    """Return how a script is typed, with what stands behind its name."""
+    before = [] if is_script(Path(script.path)) else ["python"]
+    before = ["-m"] if script.module else before
+    return shlex.join([*before, script.path + behind, *script.arguments])

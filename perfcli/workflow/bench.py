@@ -27,6 +27,7 @@ from perfcli.worker.live import LiveWorker, Starter
 from perfcli.worker.roles import Phase, Progress, StartWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
+from perfcli.workflow.revision import Worktrees
 from perfcli.workflow.setting import Setting
 
 _SIDES: tuple[SideName, ...] = ("base", "head")
@@ -141,17 +142,19 @@ def measure(
     Raises what a worker raises, with how much was kept; NotComparable where the two do not run
     in the same place; Interrupted on Ctrl-C before the first round.
     """
-    plan = setting.plan(jobs)
     base, head = comparison.base, comparison.head
-    opening = begin(plan, head.scenario, base.id, head.id)
-    place = open_bench(setting, jobs, context.timeout)
     names = [*(job.request.variant.name for job in jobs), "both"]
-    try:
-        with Reporter(names, context.notes) as progress:
-            watch = Watch(opening, progress, context.notes)
-            measured = _race_watched(plan, place, watch, _Referee(comparison, plan, setting))
-    finally:
-        place.close()
+    with Worktrees() as worktrees:
+        jobs = [replace(job, request=worktrees.place(job.request)) for job in jobs]
+        plan = setting.plan(jobs)
+        opening = begin(plan, head.scenario, base.id, head.id)
+        place = open_bench(setting, jobs, context.timeout)
+        try:
+            with Reporter(names, context.notes) as progress:
+                watch = Watch(opening, progress, context.notes)
+                measured = _race_watched(plan, place, watch, _Referee(comparison, plan, setting))
+        finally:
+            place.close()
     return replace(
         opening,
         method=measured.method,

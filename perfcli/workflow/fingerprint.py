@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import perfcli
-from perfcli.loading.references import find_file
+from perfcli.loading.references import find_file, split_revision
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
 from perfcli.model import CompileRequest
@@ -116,9 +116,10 @@ def list_edited(sources: Mapping[str, str]) -> list[str]:
 
 
 def _hash_scenario(reference: str) -> str:
-    """Return the SHA-256 of a user's file. Shipped ones are part of perfcli's own code."""
+    """Return the SHA-256 of a user's file. Shipped ones are part of perfcli's own code, and what a
+    file is at a revision its commit says."""
     path = find_file(reference)
-    return _hash_file(path) if path else ""
+    return _hash_file(path) if path and not split_revision(reference)[1] else ""
 
 
 def _hash_file(path: str) -> str:

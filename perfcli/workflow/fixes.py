@@ -364,12 +364,7 @@ def _check_unchanged(run: Run) -> None:
     reference = parse_reference(run.scenario)
     if reference.kind == "scenario" and public(run.scenario) not in registry.names("scenarios"):
         raise PerfcliError(f"there is no scenario {run.scenario} any more")
-    if reference.revision:
-        raise PerfcliError(
-            f"{run.scenario} is compiled again only by naming it: perfcli compare checks a "
-            "revision out and takes it away afterwards"
-        )
-    path = reference.path
+    path = "" if reference.revision else reference.path
     if path and not Path(path).is_file():
         raise PerfcliError(
             f"there is no file {path} here: call perfcli in the folder where the run was compiled"

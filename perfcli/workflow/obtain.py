@@ -28,6 +28,7 @@ from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, list_edited
 from perfcli.workflow.request import Question, Side, order_jobs, read_reference
+from perfcli.workflow.revision import Worktrees
 
 MOST_TEXT = 256 << 20
 """Characters of all texts that one report unpacks."""
@@ -175,8 +176,11 @@ def _compile(
     requests, notes = [jobs[number].request for number in missing], context.notes
     stored: list[Obtained] = []
     try:
-        with Reporter([request.variant.name for request in requests], notes) as progress:
-            bundles = context.start_executor().compile(requests, progress)
+        with (
+            Worktrees() as worktrees,
+            Reporter([request.variant.name for request in requests], notes) as progress,
+        ):
+            bundles = worktrees.compile(context.start_executor(), requests, progress)
             for number, bundle in zip(missing, bundles, strict=True):
                 made = keep(bundle, jobs[number].fingerprint, notes)
                 found[number] = made

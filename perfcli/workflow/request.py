@@ -21,6 +21,7 @@ from perfcli.options import assignments
 from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context, Probe
 from perfcli.workflow.fingerprint import Job, make_job
+from perfcli.workflow.revision import describe_revision, pin_reference
 
 DEFAULT_TARGET = "h100"
 
@@ -84,6 +85,8 @@ def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> l
             )
         if reference.path:
             spare(Path(reference.path), context.written)
+        if reference.revision and pin_reference(reference) != reference:
+            context.notes.say(f"{text}: {describe_revision(reference)}")
     probe = context.choose_probe(question.device)
     for toggle in question.toggles:
         sides = _toggle_sides(toggle, sides, probe)
@@ -114,7 +117,7 @@ def make_jobs(
     made = []
     for side in sides:
         asked = question.ask_side(side)
-        reference = read_reference(asked.scenario)
+        reference = pin_reference(read_reference(asked.scenario))
         params, preset, varied = _read_params(asked, reference)
         interpreter = probe(side.python)
         request = build_request(
@@ -291,6 +294,8 @@ def _read_params(
         _check_script(question, reference)
         return {}, None, []
     if reference.kind == "file":
+        if reference.revision:
+            return given, question.preset, varied[1:]
         if not Path(reference.path).is_file():
             raise PerfcliError(
                 f"there is no file {reference.path}: expected path/to/file.py or "
@@ -312,7 +317,8 @@ def _read_params(
 def _check_script(question: Question, reference: Reference) -> None:
     """Raise PerfcliError for a script that is not there, and for what only builders are given."""
     script = reference.script
-    if script is not None and not script.module and not Path(script.path).is_file():
+    here = script is None or script.module or bool(reference.revision)
+    if script is not None and not here and not Path(script.path).is_file():
         raise PerfcliError(f"there is no file {script.path}: expected a script, path/to/train.py")
     typed: dict[str, object] = {
         "-p": question.params,

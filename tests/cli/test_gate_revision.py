@@ -150,7 +150,7 @@ def test_an_internal_error_is_a_fault_of_one_check(
 
 
 def test_a_repository_that_is_a_package(repository: Any, tmp_path: Path) -> None:
-    from perfcli.gate.revision import Revision
+    from perfcli.workflow.revision import Revision
 
     (tmp_path / "__init__.py").touch()
     worktree = tmp_path.parent / "above" / tmp_path.name

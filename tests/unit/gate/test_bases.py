@@ -28,12 +28,12 @@ from perfcli.gate.bases import (
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
 from perfcli.gate.order import NoBase, Order
-from perfcli.gate.revision import Revision
 from perfcli.model import Finding, Variant
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained
 from perfcli.workflow.request import Question, Side, make_jobs
+from perfcli.workflow.revision import Revision
 from perfcli.workflow.setting import MeasuringOptions, Setting
 
 

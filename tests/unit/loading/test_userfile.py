@@ -134,7 +134,7 @@ def test_what_a_function_may_return(
         ("(abs,)", "it returned a tuple of 1"),
         ("abs, (), 3", "its third item is an int"),
         ("3, ()", "'int' cannot be called"),
-        ("abs, (), 'train'", "mode 'train' is neither"),
+        ("abs, (), 'train'", "mode 'train' is none of"),
     ],
 )
 def test_what_a_function_must_not_return(write: Write, returned: str, told: str) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from perfcli.errors import PerfcliError
 from perfcli.fake.executor import fake_interpreter
-from perfcli.gate.revision import Revision, _checked_out, _looking_in
 from perfcli.workflow.request import Question, Side, make_jobs
+from perfcli.workflow.revision import Revision, check_out, look_in
 
 
 @pytest.fixture
@@ -53,9 +53,8 @@ def test_python_looks_in_these_folders_first(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/own")
     (job,) = make_jobs(Question("softmax", target="h100"), [Side()], fake_interpreter)
-    other = _looking_in(job, [tmp_path])
-    assert other.request.variant.env == {"PYTHONPATH": f"{tmp_path}{os.pathsep}/own"}
-    assert other.fingerprint != job.fingerprint
+    other = look_in(job.request, [tmp_path])
+    assert other.variant.env == {"PYTHONPATH": f"{tmp_path}{os.pathsep}/own"}
 
 
 def test_what_a_killed_gate_left_is_forgotten_and_nothing_else(
@@ -79,15 +78,15 @@ def test_what_a_killed_gate_left_is_forgotten_and_nothing_else(
     killed = f"""
 import os, signal
 from pathlib import Path
-from perfcli.gate.revision import _checked_out
-with _checked_out("HEAD", Path({str(root)!r})):
+from perfcli.workflow.revision import check_out
+with check_out("HEAD", Path({str(root)!r})):
     os.kill(os.getpid(), signal.SIGKILL)
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", killed], env=environment, check=False)
     (left,) = tmp_path.glob("perfcli-revision-*")
     assert str(left) in git("worktree", "list")
-    with _checked_out("HEAD", root) as revision:
+    with check_out("HEAD", root) as revision:
         assert not left.exists()
         assert str(left) not in git("worktree", "list")
         assert str(revision.folder) in git("worktree", "list")
