@@ -93,7 +93,10 @@ Options: TypeAlias = Annotated[
     typer.Option("-o", "--option", metavar="OPT=VAL", help="Set an Inductor option or a variable."),
 ]
 Python: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="PYTHON", help="Use this interpreter's torch.")
+    str | None,
+    # Named, because typer 0.27.0 takes a metavar that differs from the option in its case alone for
+    # the option's name.
+    typer.Option("--python", metavar="PYTHON", help="Use this interpreter's torch."),
 ]
 Budget: TypeAlias = Annotated[
     float | None,

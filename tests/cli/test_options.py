@@ -1,0 +1,26 @@
+"""Options are called what they are documented as, whichever typer reads them."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import get_type_hints
+
+import pytest
+
+from perfcli.cli import NAMES, name_module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_metavar_can_be_taken_for_an_option_s_name(name: str) -> None:
+    """typer 0.27.0 makes ``--PYTHON`` of a parameter ``python`` whose metavar is ``PYTHON``, unless
+    the option is named."""
+    module = name_module(name)
+    command = getattr(import_module(f"perfcli.commands.{module}"), module)
+    hints = get_type_hints(command, include_extras=True)
+    for parameter in inspect.signature(command).parameters:
+        for each in getattr(hints[parameter], "__metadata__", ()):
+            metavar = getattr(each, "metavar", None) or ""
+            own = parameter.replace("_", "-")
+            if metavar.lower() == own:
+                assert f"--{own}" in each.param_decls or "Argument" in type(each).__name__
