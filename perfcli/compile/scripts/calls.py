@@ -115,12 +115,13 @@ def find_users_line() -> str:
     while frame is not None:
         where = SimpleNamespace(filename=frame.f_code.co_filename)
         if is_users(where):  # type: ignore[arg-type]
-            return f"{_shorten(where.filename)}:{frame.f_lineno}"
+            return f"{shorten_path(where.filename)}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return ""
 
 
-def _shorten(file: str) -> str:
+def shorten_path(file: str) -> str:
+    """Return a path as it is seen from the working folder, where it lies below it."""
     path, folder = Path(file), Path.cwd()
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else file
 

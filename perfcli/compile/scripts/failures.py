@@ -2,46 +2,87 @@
 
 from __future__ import annotations
 
+import ast
 import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from perfcli.compile import tracing
 from perfcli.compile.capture.captured import Capture
-from perfcli.errors import PerfcliError, UserCodeFailed
+from perfcli.compile.scripts.calls import CompileCalls, shorten_path
+from perfcli.compile.stand_in.decisions import wants_device
+from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed
 from perfcli.loading.tracebacks import is_users, users_traceback
-from perfcli.model import CompileRequest, ScriptCommand
+from perfcli.model import ScriptCommand
+
+_HUBS = ("huggingface_hub", "requests", "urllib", "httpx", "aiohttp", "http")
+_SIGNS_OF_HUB = ("couldn't connect to", "huggingface.co", "offline mode", "name resolution")
+_OF_MODULES = {
+    "parameters",
+    "named_parameters",
+    "to",
+    "cuda",
+    "half",
+    "train",
+    "eval",
+    "state_dict",
+}
+_MOST_LINES = 5
 
 
-def explain(
-    error: BaseException, request: CompileRequest, capture: Capture, printed: str
-) -> list[str]:
-    """Return a note where what was compiled until the script ended counts; else raise what its
-    failure means to the user.
+def explain(error: BaseException, script: ScriptCommand, capture: Capture, printed: str) -> str:
+    """Return a note where what was compiled until the script ended counts, empty where there is
+    none; else raise what its failure means to the user.
 
     Raises PerfcliError.
     """
-    script = request.script
-    assert script is not None
     if isinstance(error, PerfcliError):
         raise error
     place = _find_place(error)
     if isinstance(error, SystemExit):
-        code = error.code
-        if capture.graphs:
-            said = f" ({code})" if code not in (None, 0) else ""
-            return [f"the script ended itself at {place}{said}: what it compiled until then counts"]
-        if code in (None, 0):
-            return []
-        raise UserCodeFailed(f"{_name(script)} ended with {_say_code(code)}, at {place}{printed}")
+        return _explain_exit(error.code, place, script, capture, printed)
+    detail = users_traceback(error) + printed
+    for look in _KNOWN:
+        if reason := look(error):
+            raise UserCodeFailed(f"{place} {reason}", detail=detail) from error
     told = tracing.attribute_failure(error, capture) if isinstance(error, Exception) else error
-    raise UserCodeFailed(
-        f"{_name(script)} failed at {place}: {type(error).__name__}: {_first_line(told)}",
-        detail=users_traceback(error) + printed,
-    ) from error
+    inside = isinstance(told, CompileFailed)
+    for look in () if inside and not _is_lacking_values(error) else _OUTSIDE:
+        if reason := look(error):
+            raise UserCodeFailed(f"{place} {reason}", detail=detail) from error
+    if isinstance(told, CompileFailed):
+        raise CompileFailed(f"{place}: {told}", detail=f"{told.detail}{printed}") from error
+    text = _first_line(error)
+    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    raise UserCodeFailed(f"{place} failed: {reason}", detail=detail) from error
 
 
-def _say_code(code: Any) -> str:
-    return f"exit code {code}" if isinstance(code, int) else f"exit code 1 ({code})"
+def _explain_exit(
+    code: Any, place: str, script: ScriptCommand, capture: Capture, printed: str
+) -> str:
+    failed = code not in (None, 0)
+    said = f"exit code {code}" if isinstance(code, int) else f"exit code 1 ({code})"
+    if capture.graphs:
+        how = f" with {said}" if failed else ""
+        return f"the script ended itself{how} at {place}: what it compiled until then counts"
+    if failed:
+        raise UserCodeFailed(
+            f"{_name(script)} ended with {said} before it compiled anything, at {place}",
+            detail=printed.strip(),
+        )
+    return ""
+
+
+def _find_place(error: BaseException) -> str:
+    """Return ``file:line`` of the innermost frame of the user's own."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if is_users(frame) and not frame.filename.startswith("<")
+    ]
+    own = [frame for frame in frames if "/site-packages/" not in frame.filename] or frames
+    return f"{shorten_path(own[-1].filename)}:{own[-1].lineno}" if own else "the script"
 
 
 def _name(script: ScriptCommand) -> str:
@@ -50,19 +91,132 @@ def _name(script: ScriptCommand) -> str:
 
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else ""
+    return lines[0][:300] if lines else ""
 
 
-def _find_place(error: BaseException) -> str:
-    """Return ``file:line`` of the innermost frame of the user's own."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f)]
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "its end"
+# --- what is known to go wrong: the rest of a sentence that begins with the place ----------------
+
+
+def _is_reading(error: BaseException) -> str:
+    if not isinstance(error, EOFError):
+        return ""
+    return "reads standard input, which is empty here: give the script an argument instead"
+
+
+def _is_asking_hub(error: BaseException) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        module, text = type(cause).__module__.split(".")[0], str(cause).lower()
+        if (module in _HUBS and isinstance(cause, Exception)) or any(
+            sign in text for sign in _SIGNS_OF_HUB
+        ):
+            return (
+                f"asks a hub or another host for something ({_first_line(error)}): download it "
+                "first, or build the model from its configuration; values do not matter"
+            )
+        cause = cause.__cause__ or cause.__context__
+    return ""
+
+
+def _is_joining(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    if not any("/torch/distributed/" in frame.filename for frame in frames):
+        return ""
+    return (
+        f"joins other processes ({_first_line(error)}), and a script is run as one: run it as a "
+        "single rank, without init_process_group"
+    )
+
+
+def _is_importing(error: BaseException) -> str:
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    return (
+        f"imports {error.name}, which is not installed for this interpreter: install it, or name "
+        "one that has it with --python"
+    )
+
+
+def _is_lacking_values(error: BaseException) -> str:
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
+
+    text = str(error)
+    if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):
+        what = f"the values of a tensor of the device ({error.func})"
+    elif "data pointer" in text or "FakeTensor" in text or "fake tensor" in text.lower():
+        what = f"the memory of a tensor of the device ({_first_line(error)})"
+    else:
+        return ""
+    return (
+        f"needs {what}, and nobody has them without one: leave that line out (an option of the "
+        "script), or run it with --device cuda"
+    )
+
+
+def _is_asking_device(error: BaseException) -> str:
+    if not wants_device(error):
+        return ""
+    return (
+        f"asks the device for what nothing stands in for ({_first_line(error)}): leave that line "
+        "out (an option of the script), or run it with --device cuda"
+    )
+
+
+_KNOWN: tuple[Callable[[BaseException], str], ...] = (
+    _is_reading,
+    _is_asking_hub,
+    _is_joining,
+    _is_importing,
+)
+_OUTSIDE: tuple[Callable[[BaseException], str], ...] = (_is_lacking_values, _is_asking_device)
+
+
+# --- nothing was compiled ------------------------------------------------------------------------
 
 
 def refuse_nothing_compiled(
-    script: ScriptCommand, capture: Capture, calls: Any, printed: str
+    script: ScriptCommand, capture: Capture, calls: CompileCalls, printed: str
 ) -> None:
     """Raise UserCodeFailed, with what could be compiled, where the script compiled nothing."""
     if capture.graphs:
         return
-    raise UserCodeFailed(f"{_name(script)} never compiles anything", detail=printed.strip())
+    name = _name(script)
+    if calls.uses:
+        use = calls.uses[0].call
+        backend = f" with backend={use.backend}" if use.backend != "inductor" else ""
+        raise UserCodeFailed(
+            f"{name} compiles {use.name} at {use.place}{backend}, and no kernel came of it: "
+            "nothing that it returned was called, Dynamo skipped all of it, or the backend is not "
+            "Inductor",
+            detail=printed.strip(),
+        )
+    lines = [] if script.module else list(_list_calls(Path(script.path)))
+    could = f": what could be compiled is called at {', '.join(lines)}" if lines else ""
+    raise UserCodeFailed(
+        f"{name} never compiles anything{could} (model = torch.compile(model))",
+        detail=printed.strip(),
+    )
+
+
+def _list_calls(path: Path) -> Iterator[str]:
+    """Yield ``train.py:30 model(x)`` for calls of what looks like a module: a name that something
+    is asked of that modules have."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    modules = {
+        ast.unparse(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in _OF_MODULES
+    }
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in modules
+    ]
+    for node in sorted(found, key=lambda each: each.lineno)[:_MOST_LINES]:
+        yield f"{path}:{node.lineno} {ast.unparse(node)[:60]}"

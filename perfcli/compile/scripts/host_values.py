@@ -42,6 +42,9 @@ def make_mode(known: KnownValues) -> Any:
             own.pop("pin_memory", None)
             if _stays_on_host(args, own):
                 return func(*args, **own)
+            if _is_of_device(own.get("generator")):
+                own.pop("generator", None)  # one of the device has no numbers
+            args, types = tuple(map(_unwrap, args)), tuple(_plain_types(types))
             with known.following(self, func, args, own) as followed:
                 if not followed.is_answered:
                     self.depth += 1
@@ -76,6 +79,40 @@ def _stays_on_host(args: Any, kwargs: Mapping[str, Any]) -> bool:
     if elements == 0 and (device is None or torch.device(device).type == "cpu"):
         elements = _asked_elements(args)
     return elements <= MOST_ELEMENTS
+
+
+def _is_of_device(generator: Any) -> bool:
+    return generator is not None and generator.device.type not in _HOST
+
+
+def _unwrap(value: Any) -> Any:
+    """Return a tensor of a class that only hears of functions, such as an image of torchvision's
+    transforms, as the plain tensor that it is: fake tensors don't mix with others."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(value, list | tuple):
+        return type(value)(map(_unwrap, value)) if type(value) in (list, tuple) else value
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return value
+    if type(value) in (torch.Tensor, torch.nn.Parameter) or not _is_plain(type(value)):
+        return value
+    with torch._C.DisableTorchFunctionSubclass():
+        return value.as_subclass(torch.Tensor)
+
+
+def _is_plain(kind: type) -> bool:
+    """Return whether a class of tensors leaves operators to torch."""
+    import torch
+
+    return kind.__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl  # type: ignore[attr-defined]
+
+
+def _plain_types(types: Sequence[type]) -> Iterator[type]:
+    import torch
+
+    for kind in types:
+        yield torch.Tensor if issubclass(kind, torch.Tensor) and _is_plain(kind) else kind
 
 
 def _flatten(args: Any, kwargs: Mapping[str, Any]) -> Iterator[Any]:

@@ -3,6 +3,7 @@ compiled the graphs of its last step."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -109,8 +110,10 @@ def _run(request: CompileRequest, capture: Capture) -> RanScript:
         except ScriptEnded:
             pass
         except BaseException as error:
-            if not counter.ended:
-                notes += explain(error, request, capture, printed.tell())
+            if not counter.ended:  # what fails while it is being ended is nobody's business
+                notes += filter(None, [explain(error, script, capture, printed.tell())])
+        finally:
+            sys.settrace(None)
     refuse_nothing_compiled(script, capture, calls, printed.tell())
     notes += tracing.list_notes(counters)
     notes += _keep_step(capture, counter)

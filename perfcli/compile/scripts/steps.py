@@ -9,18 +9,24 @@ of what was compiled.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from perfcli.compile.capture.captured import Capture, CapturedGraph
+from perfcli.loading.tracebacks import is_users
 
 _PATIENCE = 8
 """Rounds of one optimizer, for each that is wanted, in which the others have to step, too."""
 _MOST_CALLS = 32
 """Calls of one compiled callable after which a script without an optimizer ends."""
+_MOST_CAUGHT = 100
+"""Times that a script may go on though it was ended."""
 _MOST_CALLS_UNTIL_STEP = 4096
 """The same where an optimizer was made and has not stepped yet: evaluation, accumulation."""
 
@@ -48,11 +54,18 @@ class StepCounter:
     """Those that were made, by their ids, which stay theirs."""
     steps: list[_Event] = field(default_factory=list)
     calls: list[_Event] = field(default_factory=list)
+    order: list[CapturedGraph] | None = None
+    """The calls of graphs until the script was ended; what its ``finally`` calls is not among
+    them."""
+    caught: int = 0
+    """How often the script caught what ended it, and went on."""
     traced: set[int] = field(default_factory=set)
     """The compiled callables with a step of an optimizer in their graphs."""
 
     def enter(self, use: int) -> None:
         """Hear that a compiled callable is called. Raises ScriptEnded where it needn't be."""
+        if self.ended:
+            self._end()
         if self.calls and self.calls[-1].who in self.traced:
             self._finish_step(-1 - self.calls[-1].who)
         called = Counter(event.who for event in self.calls)
@@ -63,6 +76,8 @@ class StepCounter:
 
     def finish_step(self, optimizer: Any) -> None:
         """Hear that an optimizer has stepped. Raises ScriptEnded after the last step."""
+        if self.ended:
+            self._end()
         self.optimizers.setdefault(id(optimizer), optimizer)
         self._finish_step(id(optimizer))
 
@@ -80,7 +95,11 @@ class StepCounter:
             self._end()
 
     def _end(self) -> None:
-        self.ended = True
+        if self.ended:
+            self.caught += 1
+            _leave_handlers(self.caught)
+        else:
+            self.ended, self.order = True, list(self.capture.call_order)
         raise ScriptEnded
 
     def describe(self) -> str:
@@ -99,15 +118,14 @@ class StepCounter:
 
     def select(self) -> list[CapturedGraph]:
         """Return the calls of graphs of the last step, in order."""
-        order = self.capture.call_order
+        order = self.capture.call_order if self.order is None else self.order
         if self.steps:
             return _last_period(self.steps, order)
-        return self._select_round()
+        return self._select_round(order)
 
-    def _select_round(self) -> list[CapturedGraph]:
+    def _select_round(self, order: list[CapturedGraph]) -> list[CapturedGraph]:
         """Return the calls from one call of a callable to its next, before them the last call of
         each callable that is not among these."""
-        order = self.capture.call_order
         if not self.calls:
             return list(order)
         last = self.calls[-1].who
@@ -122,6 +140,27 @@ class StepCounter:
             if event.who not in seen
         }
         return [*(g for each in earlier.values() for g in each), *order[chosen[0].at :]]
+
+
+def _leave_handlers(times: int) -> None:
+    """Make each line that the script runs next raise ScriptEnded as well, one after the other: it
+    catches all exceptions and goes on. A script that catches even these is stopped."""
+    if times > _MOST_CAUGHT:
+        sys.stderr.write("the script catches BaseException wherever it ends: catch Exception\n")
+        sys.stderr.flush()
+        os._exit(1)
+
+    def end(_frame: Any, event: str, _argument: Any) -> Any:
+        if event == "line":
+            raise ScriptEnded
+        return end
+
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if is_users(SimpleNamespace(filename=frame.f_code.co_filename)):  # type: ignore[arg-type]
+            frame.f_trace = end
+        frame = frame.f_back
+    sys.settrace(end)
 
 
 def _last_period(steps: list[_Event], order: list[CapturedGraph]) -> list[CapturedGraph]:
@@ -148,7 +187,7 @@ def watch_optimizers(counter: StepCounter) -> Iterator[None]:
     def stepped(self: Any, _args: Any, _kwargs: Any) -> None:
         if torch.compiler.is_compiling():
             note()
-        elif not counter.ended:
+        else:
             counter.finish_step(self)
 
     made = optimizer.Optimizer.__init__

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from perfcli.compile.scripts.calls import find_users_line
+from perfcli.compile.scripts.device_objects import stand_in_objects
 from perfcli.compile.scripts.known_values import KnownValues
 from perfcli.compile.stand_in.decisions import VALUES, Assumptions, assume_value
 from perfcli.errors import UserCodeFailed
@@ -30,7 +31,7 @@ def stand_in(mode: Any, known: KnownValues) -> Iterator[None]:
     with ExitStack() as stack:
 
         def put(owner: Any, name: str, value: Any) -> None:
-            stack.enter_context(_replaced(owner, name, value))
+            stack.enter_context(replaced(owner, name, value))
 
         put(FakeTensor, "numpy", _read_array(known))
         put(FakeTensor, "tolist", _read_list(known))
@@ -38,12 +39,14 @@ def stand_in(mode: Any, known: KnownValues) -> Iterator[None]:
         put(torch, "save", _write_nothing(torch.save, assumptions))
         put(DataLoader, "__init__", _load_here(DataLoader.__init__, assumptions.counts))
         put(threading.Thread, "start", _start_under(mode, threading.Thread.start))
+        stack.enter_context(stand_in_objects(assumptions))
         stack.enter_context(refuse_processes())
         yield
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an object another attribute while the block runs."""
     missing = object()
     before = vars(owner).get(name, missing)
     setattr(owner, name, value)
@@ -153,7 +156,7 @@ def refuse_processes() -> Iterator[None]:
         )
 
     with (
-        _replaced(multiprocessing.process.BaseProcess, "start", refuse),
-        _replaced(os, "fork", refuse),
+        replaced(multiprocessing.process.BaseProcess, "start", refuse),
+        replaced(os, "fork", refuse),
     ):
         yield

@@ -21,6 +21,7 @@ from perfcli.compile.stand_in.device import replace
 def install() -> None:
     """Replace what folds constants. Raises CompileFailed with the name that this torch lacks."""
     from torch._inductor.fx_passes import joint_graph
+    from torch._inductor.graph import GraphLowering
     from torch.fx.experimental import proxy_tensor
 
     replace(proxy_tensor, "unset_fake_temporarily", _real_on_cpu(proxy_tensor))
@@ -28,6 +29,7 @@ def install() -> None:
     replace(folder, "__init__", _wrap_on_cpu(folder.__init__))
     replace(folder, "run", _wrap_on_cpu(folder.run))
     replace(folder, "add_node_replacement", _fold_known_only(folder.add_node_replacement))
+    replace(GraphLowering, "constant_name", _copy_on_cpu(GraphLowering.constant_name))
 
 
 def _wrap_on_cpu(function: Any) -> Any:
@@ -51,6 +53,24 @@ def _real_on_cpu(proxy_tensor: Any) -> Any:
             yield mode
 
     return real
+
+
+def _copy_on_cpu(function: Any) -> Any:
+    """Copy a constant of the graph that is needed on the device, an index of a fancy lookup, from
+    the CPU to the CPU; its name says the device all the same."""
+
+    @functools.wraps(function)
+    def constant_name(self: Any, name: str, device: Any) -> str:
+        import torch
+
+        held = self.constants[name]
+        if device is None or held.device == device or device.type == "cpu":
+            return str(function(self, name, device))
+        copied = f"{name}_{device.type}{device.index or 0}"
+        with torch.utils._python_dispatch._disable_current_modes():
+            return str(self.allocate_non_dup_const_name(copied, held.clone()))
+
+    return constant_name
 
 
 def _cpu_mode() -> Any:

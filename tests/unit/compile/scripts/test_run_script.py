@@ -1,0 +1,144 @@
+"""Scripts as people write them, run without a device. What is expected was counted by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perfcli.errors import PerfcliError, UserCodeFailed
+from perfcli.machine import environment, targets
+from perfcli.model import CompileRequest, Run, ScriptCommand, Variant
+
+SCRIPTS = Path(__file__).parents[3] / "fixtures" / "scripts"
+RunScript = Callable[..., Run]
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def run_script(warm_process, tmp_path) -> RunScript:
+    """Runs a script, by its fixture's name or its text, in an empty folder."""
+
+    def run(script: str, *arguments: str, steps: int = 2, options: dict | None = None) -> Run:
+        path = SCRIPTS / script
+        if "\n" in script:
+            path = tmp_path / "script.py"
+            path.write_text(script)
+        request = CompileRequest(
+            scenario=path.name,
+            params={},
+            preset=None,
+            variant=Variant("", options=options or {}),
+            device="cuda",
+            target=targets.get("h100"),
+            jobs=2,
+            cache_dir=str(environment.cache_dir()),
+            folder=str(tmp_path),
+            script=ScriptCommand(str(path), arguments=arguments, steps=steps),
+        )
+        return warm_process.compile(request).run
+
+    return run
+
+
+def test_training_script(run_script: RunScript, tmp_path: Path) -> None:
+    run = run_script("train.py", "--width", "48", "--mode", "max-autotune-no-cudagraphs", "--catch")
+    assert run.mode == "training"
+    assert [graph.name for graph in run.graphs] == ["forward 0", "backward 0"]
+    # Two micro-batches make a step; the evaluation before it is none of it.
+    kernels = {kernel.graph: kernel.launches for kernel in run.kernels}
+    assert kernels == {"forward 0": 2, "backward 0": 2}
+    (call,) = run.compiled
+    assert (call.name, call.mode, call.count) == ("Net", "max-autotune-no-cudagraphs", 1)
+    assert call.place.endswith("train.py:48")
+    assert call.graphs == ("forward 0", "backward 0")
+    notes = "\n".join(run.notes)
+    assert "from step 1 of its optimizer to step 2" in notes
+    assert "left out: inference 0" in notes
+    assert "files of tensors without values: not written (×1)" in notes
+    assert "processes of data loaders: loaded in the script's own process (×1)" in notes
+    assert not (tmp_path / "best.pt").exists()
+
+
+def test_settings_of_each_call(run_script: RunScript) -> None:
+    run = run_script("layers.py", options={"split_reductions": False})
+    assert run.mode == "forward"
+    found = {call.name: call for call in run.compiled}
+    assert found["prepare"].dynamic is True
+    assert found["prepare"].fullgraph is True
+    layers = [call for call in run.compiled if call.name == "Layer"]
+    assert [(call.options, call.count) for call in layers] == [({"max_fusion_size": 32}, 3)]
+    assert run.settings["split_reductions"] is False
+    # One call of the first, then a round of three layers that share one graph.
+    names = [launch.graph for launch in run.launches]
+    assert names == ["inference 0", "inference 1", "inference 1", "inference 1"]
+
+
+BEGIN = "import torch\nf = torch.compile(torch.nn.functional.gelu)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import os\n\nos.fork()\n", "script.py:3 starts processes"),
+        (
+            "import torch.multiprocessing as mp\n\n\ndef f(i):\n    pass\n\n\n"
+            "if __name__ == '__main__':\n    mp.spawn(f, nprocs=2)\n",
+            "script.py:9 starts processes",
+        ),
+        ("import sys\n\nprint('no data')\nsys.exit(3)\n", "ended with exit code 3"),
+        ("\nx = input()\n", "script.py:2 reads standard input"),
+        (
+            "import torch\nm = torch.nn.Linear(4, 4).cuda()\nx = torch.ones(2, 4).cuda()\ny = m(x)\n",
+            "never compiles anything: what could be compiled is called at script.py:4 m(x)",
+        ),
+        (BEGIN, "compiles gelu at script.py:2, and no kernel came of it"),
+        ("import nowhere\n\n", "script.py:1 imports nowhere, which is not installed"),
+        ("\nx = (\n", "script.py:2 is no Python"),
+        (
+            "import torch.distributed as d\n\nd.init_process_group('nccl')\n",
+            "script.py:3 joins other processes",
+        ),
+        (
+            "from urllib.error import URLError\n\n"
+            "raise OSError(\"We couldn't connect to 'https://huggingface.co'\")\n",
+            "script.py:3 asks a hub or another host",
+        ),
+        (
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', required=True)\n"
+            "p.parse_args()\n",
+            "ended with exit code 2",
+        ),
+        (
+            "import torch\nx = torch.ones(600000, device='cuda')\nx.data_ptr()\nraise ValueError(x)\n",
+            "script.py:",
+        ),
+    ],
+)
+def test_what_cannot_be_run(run_script: RunScript, text: str, said: str) -> None:
+    with pytest.raises(PerfcliError) as caught:
+        run_script(text)
+    assert isinstance(caught.value, UserCodeFailed)
+    assert caught.value.exit_code == 2
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_it_printed_is_shown(run_script: RunScript) -> None:
+    with pytest.raises(UserCodeFailed) as caught:
+        run_script("import sys\n\nprint('no data')\nsys.exit(3)\n")
+    assert "no data" in caught.value.detail
+
+
+def test_exit_after_compiling_counts(run_script: RunScript) -> None:
+    run = run_script(BEGIN + "f(torch.ones(64, device='cuda'))\nraise SystemExit(1)\n")
+    assert len(run.kernels) == 1
+    expected = "the script ended itself with exit code 1 at script.py:4: what it compiled until"
+    assert any(note.startswith(expected) for note in run.notes)
+
+
+def test_missing_file(run_script: RunScript) -> None:
+    with pytest.raises(PerfcliError, match=r"there is no file .*absent.py"):
+        run_script("absent.py")
