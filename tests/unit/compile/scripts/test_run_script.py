@@ -91,7 +91,8 @@ BEGIN = "import torch\nf = torch.compile(torch.nn.functional.gelu)\n"
         ("import sys\n\nprint('no data')\nsys.exit(3)\n", "ended with exit code 3"),
         ("\nx = input()\n", "script.py:2 reads standard input"),
         (
-            "import torch\nm = torch.nn.Linear(4, 4).cuda()\nx = torch.ones(2, 4).cuda()\ny = m(x)\n",
+            "import torch\nm = torch.nn.Linear(4, 4).cuda()\n"
+            "x = torch.ones(2, 4).cuda()\ny = m(x)\n",
             "never compiles anything: what could be compiled is called at script.py:4 m(x)",
         ),
         (BEGIN, "compiles gelu at script.py:2, and no kernel came of it"),
@@ -107,12 +108,13 @@ BEGIN = "import torch\nf = torch.compile(torch.nn.functional.gelu)\n"
             "script.py:3 asks a hub or another host",
         ),
         (
-            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', required=True)\n"
-            "p.parse_args()\n",
+            "import argparse\np = argparse.ArgumentParser()\n"
+            "p.add_argument('--lr', required=True)\np.parse_args()\n",
             "ended with exit code 2",
         ),
         (
-            "import torch\nx = torch.ones(600000, device='cuda')\nx.data_ptr()\nraise ValueError(x)\n",
+            "import torch\nx = torch.ones(600000, device='cuda')\n"
+            "x.data_ptr()\nraise ValueError(x)\n",
             "script.py:",
         ),
     ],
