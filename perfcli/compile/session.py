@@ -300,7 +300,7 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile.scripts import run
     from perfcli.compile.scripts.host_values import make_mode
     from perfcli.compile.scripts.known_values import KnownValues
-    from perfcli.compile.stand_in import decisions, operators, optimizers
+    from perfcli.compile.stand_in import choices, decisions, operators, optimizers
 
     def on_kernel(kernel: CapturedKernel) -> None:
         pool.submit(kernel.definition)
@@ -312,6 +312,8 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     mode = make_mode(known)
     capture = Capture(on_kernel)
     decisions.install(mode, session.request.target, assumptions)
+    if session.request.target is not None:
+        choices.install(pool, session.request.target, assumptions)
     operators.install_recurrent(assumptions)
     optimizers.install(mode)
     settings.reset_counters()

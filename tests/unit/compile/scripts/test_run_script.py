@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from warm import WarmProcess
 
 from perfcli.errors import PerfcliError, UserCodeFailed
 from perfcli.machine import environment, targets
@@ -18,10 +20,10 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture
-def run_script(warm_process, tmp_path) -> RunScript:
+def run_script(warm_process: WarmProcess, tmp_path: Path) -> RunScript:
     """Runs a script, by its fixture's name or its text, in an empty folder."""
 
-    def run(script: str, *arguments: str, steps: int = 2, options: dict | None = None) -> Run:
+    def run(script: str, *arguments: str, steps: int = 2, options: dict[str, Any] | None = None) -> Run:
         path = SCRIPTS / script
         if "\n" in script:
             path = tmp_path / "script.py"
