@@ -23,7 +23,9 @@ pytestmark = pytest.mark.torch
 def run_script(warm_process: WarmProcess, tmp_path: Path) -> RunScript:
     """Runs a script, by its fixture's name or its text, in an empty folder."""
 
-    def run(script: str, *arguments: str, steps: int = 2, options: dict[str, Any] | None = None) -> Run:
+    def run(
+        script: str, *arguments: str, steps: int = 2, options: dict[str, Any] | None = None
+    ) -> Run:
         path = SCRIPTS / script
         if "\n" in script:
             path = tmp_path / "script.py"
