@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from perfcli.compile.stand_in.decisions import Assumptions
+from perfcli.compile.stand_in.device import replacing
 
 TIMES = "times between events of the device: taken as 1 ms (×{})"
 _NO_NUMBERS = (
@@ -23,8 +24,6 @@ def stand_in_objects(assumptions: Assumptions) -> Iterator[None]:
     """Stand in for them while the block runs."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
-
-    from perfcli.compile.scripts.surroundings import replaced
 
     cuda: Any = torch.cuda
     stream = _make_stream_class()
@@ -48,9 +47,9 @@ def stand_in_objects(assumptions: Assumptions) -> Iterator[None]:
     }
     with ExitStack() as stack:
         for name, answer in answers.items():
-            stack.enter_context(replaced(cuda, name, answer))
-        stack.enter_context(replaced(FakeTensor, "record_stream", lambda *_: None))
-        stack.enter_context(replaced(torch, "Generator", _make_generator_class()))
+            stack.enter_context(replacing(cuda, name, answer))
+        stack.enter_context(replacing(FakeTensor, "record_stream", lambda *_: None))
+        stack.enter_context(replacing(torch, "Generator", _make_generator_class()))
         yield
 
 

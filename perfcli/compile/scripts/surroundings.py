@@ -14,6 +14,7 @@ from perfcli.compile.scripts.calls import find_users_line
 from perfcli.compile.scripts.device_objects import stand_in_objects
 from perfcli.compile.scripts.known_values import KnownValues
 from perfcli.compile.stand_in.decisions import VALUES, Assumptions, assume_value
+from perfcli.compile.stand_in.device import replacing
 from perfcli.errors import UserCodeFailed
 
 SAVED = "files of tensors without values: not written (×{})"
@@ -31,7 +32,7 @@ def stand_in(mode: Any, known: KnownValues) -> Iterator[None]:
     with ExitStack() as stack:
 
         def put(owner: Any, name: str, value: Any) -> None:
-            stack.enter_context(replaced(owner, name, value))
+            stack.enter_context(replacing(owner, name, value))
 
         put(FakeTensor, "numpy", _read_array(known))
         put(FakeTensor, "tolist", _read_list(known))
@@ -42,21 +43,6 @@ def stand_in(mode: Any, known: KnownValues) -> Iterator[None]:
         stack.enter_context(stand_in_objects(assumptions))
         stack.enter_context(refuse_processes())
         yield
-
-
-@contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Give an object another attribute while the block runs."""
-    missing = object()
-    before = vars(owner).get(name, missing)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if before is missing:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
 
 
 def _read_array(known: KnownValues) -> Callable[..., Any]:
@@ -156,7 +142,7 @@ def refuse_processes() -> Iterator[None]:
         )
 
     with (
-        replaced(multiprocessing.process.BaseProcess, "start", refuse),
-        replaced(os, "fork", refuse),
+        replacing(multiprocessing.process.BaseProcess, "start", refuse),
+        replacing(os, "fork", refuse),
     ):
         yield

@@ -8,6 +8,8 @@ only worker processes call it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,6 +50,21 @@ def _device_properties(target: Target) -> SimpleNamespace:
         is_integrated=0,
         is_multi_gpu_board=0,
     )
+
+
+@contextmanager
+def replacing(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an object another attribute while the block runs."""
+    missing = object()
+    before = vars(owner).get(name, missing)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
 
 
 def install(target: Target) -> None:
