@@ -16,6 +16,8 @@ from typing import Any
 
 from perfcli.compile import unfollowed
 from perfcli.compile.own_backward import is_step
+from perfcli.compile.own_compile import holds_compiled, tell_ignored, tell_kept, unwrap
+from perfcli.compile.scripts.calls import CompileCalls, watch_compile
 from perfcli.compile.typed_inputs import make_inputs
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry
@@ -27,6 +29,7 @@ def modules_of(call: Any) -> list[Any]:
     """Return the modules behind a callable: itself, a bound method's owner, a closure's cells."""
     import torch
 
+    call = unwrap(call)
     found = [call, getattr(call, "__self__", None)]
     for cell in getattr(call, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # an empty cell
@@ -68,19 +71,24 @@ class Built:
     notes: tuple[str, ...] = ()
 
 
-def build(request: CompileRequest, mode: Any) -> Built:
-    """Return the request's workload with fake tensors of ``mode`` (a ``FakeTensorMode``).
+def build(request: CompileRequest, mode: Any, calls: CompileCalls | None = None) -> Built:
+    """Return the request's workload with fake tensors of ``mode`` (a ``FakeTensorMode``). ``calls``
+    are what the caller watches ``torch.compile`` with already.
 
     Raises ``UserCodeFailed`` with the user's traceback, or ``PerfcliError`` for bad parameters.
     """
     import torch
 
     device = torch.device(request.device)
-    with unfollowed.watching_compile() as asked:
-        built, notes = _build_once_or_twice(request, mode, device)
+    with (
+        watch_compile(CompileCalls()) if calls is None else contextlib.nullcontext(calls) as watched
+    ):
+        built, notes = _build_once_or_twice(request, mode, device, watched)
     unfollowed.refuse_wrapped(built.scenario.name, modules_of(built.workload.call))
     workload = to_device(built.workload, mode, device)
-    notes = (*notes, *built.notes, *_forward_only_notes(workload), *unfollowed.say_ignored(asked))
+    tell = tell_kept if holds_compiled(workload.call) else tell_ignored
+    own = tell(watched.list_calls())
+    notes = (*notes, *built.notes, *_forward_only_notes(workload), *own)
     return replace(built, workload=workload, notes=notes)
 
 
@@ -92,13 +100,14 @@ def _choose_mode(workload: Workload) -> Workload:
 
 
 def _build_once_or_twice(
-    request: CompileRequest, mode: Any, device: Any
+    request: CompileRequest, mode: Any, device: Any, calls: CompileCalls
 ) -> tuple[Built, tuple[str, ...]]:
     try:
         with mode, device, _skip_initialisers():
             return build_users_workload(request), ()
     except UserCodeFailed as fake_failure:
         unfollowed.refuse_failure(request.scenario, fake_failure)
+        calls.uses.clear()
         try:
             with _build_on_cpu(request.device), _skip_initialisers():
                 built = build_users_workload(request)

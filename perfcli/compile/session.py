@@ -264,6 +264,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile import recompiling, tracing
     from perfcli.compile.building import build
     from perfcli.compile.capture import settings
+    from perfcli.compile.scripts.calls import CompileCalls, watch_compile
     from perfcli.compile.stand_in import choices, decisions, operators, optimizers
 
     def on_kernel(kernel: CapturedKernel) -> None:
@@ -272,23 +273,26 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
 
     before = read_processor() if session.explains else None
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    built = session.build(mode) if session.build else build(session.request, mode)
-    capture = Capture(on_kernel, finds_obstacles=session.explains)
-    assumptions = decisions.install(mode, session.request.target)
-    if session.request.target is not None:
-        choices.install(pool, session.request.target, assumptions)
-    operators.install_recurrent(assumptions)
-    optimizers.install(mode)
-    settings.reset_counters()
-    recompiling.forget_compilations()
-    with _naming_inputs(session.request):
-        traced = tracing.trace_offline(
-            built.workload, mode, capture, session.request.dynamic, assumptions
-        )
+    calls = CompileCalls()
+    capture = Capture(on_kernel, finds_obstacles=session.explains, on_graph=calls.add_graph)
+    with watch_compile(calls):
+        built = session.build(mode) if session.build else build(session.request, mode, calls)
+        assumptions = decisions.install(mode, session.request.target)
+        if session.request.target is not None:
+            choices.install(pool, session.request.target, assumptions)
+        operators.install_recurrent(assumptions)
+        optimizers.install(mode)
+        settings.reset_counters()
+        recompiling.forget_compilations()
+        with _naming_inputs(session.request):
+            traced = tracing.trace_offline(
+                built.workload, mode, capture, session.request.dynamic, assumptions
+            )
     if before is not None:
         session.work = before.measure_work(sum(graph.facts.nodes for graph in capture.graphs))
         request = replace(session.request, params=built.params, preset=None)
         session.recompilations = recompiling.call_again(request, traced, capture, mode, assumptions)
+    session.compiled = calls.list_calls(capture)
     session.notes += assumptions.notes()
     _raise_failures(session.keep)
     return capture, built, traced

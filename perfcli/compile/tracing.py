@@ -13,6 +13,7 @@ from typing import Any
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture, CapturedGraph
 from perfcli.compile.capture.graph_breaks import HEADLINE, count_breaks, watch_breaks
+from perfcli.compile.own_compile import holds_compiled
 from perfcli.compile.patches import installed
 from perfcli.compile.stand_in.decisions import Assumptions, wants_device
 from perfcli.compile.stand_in.outputs import fake_call
@@ -123,12 +124,21 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     torch._dynamo.reset()
     counters = torch._dynamo.utils.counters
     counters.clear()
-    compiled = torch.compile(workload.call, dynamic=True if dynamic else None)
+    compiled = compile_call(workload, dynamic)
     with watch_breaks() as places:
         call_compiled(workload, compiled, capture, back)
     notes = list_notes(counters)
     found = {reason: tuple(where) for reason, where in places.items()}
     return Traced(count_breaks(counters), notes, found, compiled)
+
+
+def compile_call(workload: Workload, dynamic: bool) -> Any:
+    """Return the workload's call compiled: as it is where its author has compiled it."""
+    import torch
+
+    if holds_compiled(workload.call):
+        return workload.call
+    return torch.compile(workload.call, dynamic=True if dynamic else None)
 
 
 def list_notes(counters: Any) -> tuple[str, ...]:

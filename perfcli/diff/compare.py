@@ -167,9 +167,18 @@ def _differences(base: Run, head: Run) -> Iterator[str]:
     )
     if variables:
         yield variables
+    compiled = [_describe_calls(run) for run in (base, head)]
+    if compiled[0] != compiled[1]:
+        yield f"the model's own torch.compile has {compiled[0]} → {compiled[1]}"
     if base.threads != head.threads:
         ours, theirs = (run.threads or "torch's own number of" for run in (base, head))
         yield f"compiled for {ours} → {theirs} threads"
+
+
+def _describe_calls(run: Run) -> str:
+    """Return the settings that the user's own code gave to ``torch.compile``."""
+    asked = dict.fromkeys(call.settings for call in run.compiled)
+    return " and ".join(filter(None, asked)) or "defaults"
 
 
 # --- apart from kernels -----------------------------------------------------------------------

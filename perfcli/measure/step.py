@@ -97,7 +97,7 @@ def prepare(request: MeasureRequest, report: Callable[[str], None] = lambda phas
         with torch.device(asked.device):
             built = build_users_workload(asked)
         capture = Capture()
-        compiled = torch.compile(built.workload.call, dynamic=True if asked.dynamic else None)
+        compiled = tracing.compile_call(built.workload, asked.dynamic)
         step = Step(request, built, capture, compiled)
         started = time.monotonic()
         report("kernels")

@@ -113,6 +113,19 @@ class CompiledCall:
     count: int = 1
     """How many times it was made with these settings: a loop over layers calls it for each."""
 
+    @property
+    def settings(self) -> str:
+        """Return what was asked for, ``mode='max-autotune', dynamic=False``; empty for the
+        defaults."""
+        asked = {
+            "mode": self.mode,
+            "options": dict(self.options) or None,
+            "dynamic": self.dynamic,
+            "fullgraph": self.fullgraph or None,
+            "backend": None if self.backend == "inductor" else self.backend,
+        }
+        return ", ".join(f"{name}={value!r}" for name, value in asked.items() if value is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:

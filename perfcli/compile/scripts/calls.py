@@ -59,10 +59,10 @@ class CompileCalls:
         if self.compiling is not None and graph.number is not None:
             self.numbers.setdefault(graph.number, self.compiling)
 
-    def list_calls(self, capture: Capture) -> tuple[CompiledCall, ...]:
+    def list_calls(self, capture: Capture | None = None) -> tuple[CompiledCall, ...]:
         """Return every use with its graphs; those that are equal in all else are one."""
         graphs: dict[int, list[str]] = {}
-        for graph in capture.graphs:
+        for graph in capture.graphs if capture else ():
             if graph.number in self.numbers:
                 graphs.setdefault(self.numbers[graph.number], []).append(graph.facts.name)
         merged: dict[str, CompiledCall] = {}
@@ -127,7 +127,7 @@ def shorten_path(file: str) -> str:
 
 
 @contextmanager
-def watch_compile(calls: CompileCalls) -> Iterator[None]:
+def watch_compile(calls: CompileCalls) -> Iterator[CompileCalls]:
     """Record the uses of ``torch.compile`` while the block runs."""
     import torch
     from torch._dynamo import eval_frame
@@ -139,7 +139,9 @@ def watch_compile(calls: CompileCalls) -> Iterator[None]:
 
     @functools.wraps(original)
     def compile(model: Any = None, **settings: Any) -> Any:
-        if model is None or settings.get("disable"):
+        # perfcli's own call, around a whole builder, is none of the user's.
+        ours = sys._getframe(1).f_globals.get("__name__", "").startswith("perfcli.")
+        if model is None or settings.get("disable") or ours:
             return original(model, **settings)
         making.append(calls.record(model, settings))
         try:
@@ -181,7 +183,7 @@ def watch_compile(calls: CompileCalls) -> Iterator[None]:
     context.__init__, backend.__init__, backend.__call__ = make_context, make_backend, run_backend
     eval_frame._callback_from_stance = choose_callback
     try:
-        yield
+        yield calls
     finally:
         torch.compile = original
         context.__init__, backend.__init__, backend.__call__ = made, made_backend, run

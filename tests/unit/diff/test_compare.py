@@ -10,7 +10,7 @@ from handmade import ENVIRONMENT, H100, kernel, run
 
 from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.model import Change, Comparison, ExternCall, KernelFacts, Outcome, Run
+from perfcli.model import Change, Comparison, CompiledCall, ExternCall, KernelFacts, Outcome, Run
 
 
 def total(comparison: Comparison, metric: str) -> Change:
@@ -262,6 +262,16 @@ def test_a_users_file_is_the_same_scenario_in_another_checkout() -> None:
 def test_an_unknown_aspect() -> None:
     with pytest.raises(PerfcliError, match=r"'param'.*params"):
         compare(run([kernel("a")]), run([kernel("a")]), allow=["param"])
+
+
+def test_settings_of_the_models_own_compile_are_told() -> None:
+    call = CompiledCall("Net", "model.py:3", mode="reduce-overhead", options={"max_fusion_size": 1})
+    kernels = [kernel("a", "mul")]
+    comparison = compare(run(kernels), replace(run(kernels, id="head"), compiled=(call,)))
+    assert comparison.differences == (
+        "the model's own torch.compile has defaults → mode='reduce-overhead', "
+        "options={'max_fusion_size': 1}",
+    )
 
 
 def test_differences_of_the_environment() -> None:
