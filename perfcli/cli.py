@@ -56,6 +56,7 @@ COMMANDS = {
         "rules": "List the rules behind the findings, or explain one.",
         "targets": "List the GPUs to compile for, and the calibration of each.",
         "doctor": "Check what is installed, and say what is missing.",
+        "warm": "Keep torch imported for the next commands of this folder.",
     },
 }
 _TAKE_SCRIPTS = ("run", "compare")

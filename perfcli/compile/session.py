@@ -33,6 +33,7 @@ from perfcli.model import (
     CompiledCall,
     CompileRequest,
     CompileWork,
+    Device,
     Environment,
     ExternCall,
     KernelFacts,
@@ -224,6 +225,16 @@ def import_torch(request: CompileRequest) -> tuple[Any, ...]:
 
     tracing.prepare()
     vectors.keep_probes(request.cache_dir)
+    return keep
+
+
+def import_early(device: Device, cache_dir: Path) -> tuple[Any, ...]:
+    """Import what a variant for any target is compiled with, before ``import_torch``, and return
+    what has to be kept for as long as torch lives."""
+    keep: tuple[Any, ...] = ()
+    if device == "cuda":  # torch looks for one when it is imported
+        keep = (shim.Shim(shim.build(shim.torch_installation(), cache_dir)),)
+    _import_inductor()
     return keep
 
 

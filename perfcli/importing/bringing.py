@@ -17,7 +17,6 @@ from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
 from perfcli.importing.joining import join_sources, make_run
 from perfcli.importing.opening import SQLITE, peek, refuse_archives
-from perfcli.importing.sources.reading import SourceOptions, read_sources
 from perfcli.importing.sources.recognizing import recognize_sources
 from perfcli.importing.traces.chrome import read_chrome_trace
 from perfcli.importing.traces.memory import MemorySeen, is_snapshot, read_snapshot
@@ -117,6 +116,9 @@ def _join(
     if not found.sources:
         assert observed is not None
         return make_run(observed, target, name)
+    # What compiles sources takes half a second to import, and every command imports this file.
+    from perfcli.importing.sources.reading import SourceOptions, read_sources
+
     launched = {w.name for w in observed.works if w.generated} if observed else set()
     given = SourceOptions(
         target,

@@ -77,7 +77,7 @@ def _close(descriptors: Iterable[int]) -> None:
         os.close(descriptor)
 
 
-def _watch_parent() -> None:
+def watch_parent() -> None:
     """Start a process that kills this one, and all that it starts, once the parent is gone: a
     parent that is killed can't do it. It is no child of this process, which may wait for any."""
     parent = int(os.environ.pop("PERFCLI_PARENT", "0"))
@@ -108,7 +108,7 @@ _DESCRIPTORS = (900, 901)
 
 if __name__ == "__main__":
     _fix_layout()
-    _watch_parent()
+    watch_parent()
     _load_perfcli()
     _keep_bytecode()
     from perfcli.worker.child import serve

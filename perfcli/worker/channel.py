@@ -14,10 +14,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -55,10 +55,26 @@ MORE_TIME = "--timeout SECONDS gives it more"
 _READ_BYTES = 1 << 20
 
 
+class _Process(Protocol):
+    """Does what a channel asks of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+Fork: TypeAlias = Callable[[tuple[int, int, int]], _Process | None]
+
+
 class Channel:
     """Connects to one worker. ``doing`` is what the worker is at, for messages about its end.
     ``killed``: the error for a worker that somebody else ended with SIGKILL, as Linux does where
-    memory is full. ``current`` is its working folder; empty: the caller's."""
+    memory is full. ``current`` is its working folder; empty: the caller's. ``stays``: it goes on
+    when its caller is gone. ``fork`` may return a worker that somebody else has made, which reads,
+    replies and logs at three descriptors; None: one is started here."""
 
     def __init__(
         self,
@@ -67,6 +83,8 @@ class Channel:
         folder: Path,
         killed: type[WorkerFailed] = WorkerFailed,
         current: str = "",
+        stays: bool = False,
+        fork: Fork | None = None,
     ) -> None:
         self._log = folder / "log"
         self._deadline: float | None = None
@@ -86,12 +104,14 @@ class Channel:
         command += [str(request_read), str(reply_write)]
         try:
             with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
+                forked = fork((request_read, reply_write, log.fileno())) if fork else None
+                parent = {} if stays else {PARENT: str(os.getpid())}
+                self._process: _Process = forked or subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env={**environment, PARENT: str(os.getpid())},
+                    env={**environment, **parent},
                     cwd=current or None,
                     pass_fds=(request_read, reply_write),
                     start_new_session=True,
@@ -145,6 +165,13 @@ class Channel:
         lines = [line for line in self._log_lines() if not line.startswith(_PROFILERS)]
         tail = "\n".join(lines[-LOG_TAIL_LINES:])
         return kind(message, detail=f"the end of its log:\n{tail}" if tail else "")
+
+    def release(self) -> int:
+        """Close the pipes to a worker that stays, and return its id."""
+        self._closed = True
+        os.close(self._replies)
+        self._close_requests()
+        return self._process.pid
 
     def close(self) -> None:
         """Kill the process and all that it started."""

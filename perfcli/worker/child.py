@@ -26,11 +26,13 @@ from perfcli.model.kernel_work import (
 )
 from perfcli.worker import protocol
 from perfcli.worker import replies as child_replies
+from perfcli.worker.keeper import Keeper, KeepRequest
 
 
 def serve(request_fd: int, reply_fd: int) -> int:
     """Compiles, or measures until the parent is gone; exits with 0 when a reply was sent, whatever
     it says."""
+    keep: Keeper | None = None
     with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
         # Kept out of what a model's code starts: a stray child would hold the pipe open.
         os.set_inheritable(replies.fileno(), False)
@@ -41,6 +43,10 @@ def serve(request_fd: int, reply_fd: int) -> int:
                 _measure(asked, requests, replies)
             elif kind in _OF_KERNELS:
                 _OF_KERNELS[kind](request, requests, replies)
+            elif kind == "keep":
+                asked_to = protocol.decode_dataclass(KeepRequest, request)
+                keep = Keeper(asked_to)
+                _send(replies, {"type": "done"})
             elif kind == "template":
                 asked_for = protocol.decode_dataclass(CompileRequest, request)
                 _serve_as_template(asked_for, requests, replies)
@@ -51,6 +57,8 @@ def serve(request_fd: int, reply_fd: int) -> int:
         except Exception as error:
             traceback.print_exc()
             _send(replies, protocol.error_message(child_replies.explain_failure(error)))
+    if keep is not None:
+        keep.serve()
     _exit_now()
     return 0
 

@@ -21,6 +21,7 @@ from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.roles import Progress
+from perfcli.worker.warm import ForkedWorker, fork_warm
 from perfcli.worker.weighing import weigh
 
 PHASES = {
@@ -70,7 +71,15 @@ def compile_in_process(
     try:
         environment = worker_environment(request, folder)
         python, current = request.variant.python, request.folder
-        channel = Channel(python, environment, folder, current=current)
+
+        def fork(descriptors: tuple[int, int, int]) -> ForkedWorker | None:
+            worker, refusal = fork_warm(request, environment, descriptors)
+            if refusal:
+                note = f"the warm worker is not used: {refusal} (perfcli warm starts a new one)"
+                progress(Progress(index, "import", note=note))
+            return worker
+
+        channel = Channel(python, environment, folder, current=current, fork=fork)
         try:
             channel.give(timeout_seconds)
             channel.send(protocol.encode({"compile": request}), last=True)

@@ -54,7 +54,7 @@ subprocess.Popen(command, env=environment, start_new_session=True).wait()
 CHILD = """
 import bootstrap, os, time
 sys.argv[1:] = []
-bootstrap._watch_parent()
+bootstrap.watch_parent()
 assert "PERFCLI_PARENT" not in os.environ
 try:
     os.waitpid(-1, 0)

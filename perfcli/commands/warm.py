@@ -1,0 +1,85 @@
+"""``perfcli warm`` keeps torch imported between the commands of one folder."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from perfcli.commands import _arguments as args
+from perfcli.errors import PerfcliError
+from perfcli.model import Device
+
+
+def warm(
+    what: Annotated[
+        str, typer.Argument(metavar="[start|status|stop]", help="What to do.")
+    ] = "start",
+    python: args.Python = None,
+    device: args.Device = None,
+    idle: Annotated[
+        float, typer.Option(metavar="MINUTES", min=0.1, help="End after this time without use.")
+    ] = 15.0,
+    timeout: args.Timeout = None,
+    quiet: args.Quiet = False,
+) -> int:
+    """Keep torch imported for the next commands of this folder.
+
+    Starts a process that has torch imported; each variant that a command of this folder compiles
+    is then compiled in a fork of it. Your own files are imported anew each time. It ends when
+    it was not used for a while, when the folder is deleted, and with perfcli warm stop. Variants
+    with environment variables of their own, and measurements, get fresh processes as ever.
+    PERFCLI_WARM=0 makes a command ignore it.
+    """
+    from perfcli import units
+    from perfcli.console import table
+    from perfcli.console.notes import Notes
+    from perfcli.machine import environment
+    from perfcli.worker import keeping
+
+    notes = Notes(quiet)
+    if device not in (None, "cuda", "cpu"):
+        raise PerfcliError(f"--device is cuda or cpu, not {device!r}")
+    if what == "start":
+        chosen: Device = "cpu" if device == "cpu" else "cuda"
+        found = environment.probe(python, needs_triton=chosen != "cpu")
+        pid = keeping.start_keeper(
+            found.path if python else None,
+            chosen,
+            str(environment.cache_dir()),
+            idle * 60,
+            timeout,
+        )
+        notes.say(
+            f"warm: process {pid} keeps torch {found.torch} imported for {os.getcwd()} "
+            f"({chosen}), until nobody uses it for {idle:g} min; perfcli warm stop ends it"
+        )
+        return 0
+    kept = list(keeping.list_keepers())
+    if what == "status":
+        if not kept:
+            notes.say("no process is kept warm: perfcli warm starts one")
+            return 0
+        table.show(
+            ("PROCESS", "MEMORY", "UNUSED", "DEVICE", "INTERPRETER", "FOLDER"),
+            [
+                (
+                    str(each.pid),
+                    units.size(each.memory_bytes),
+                    "in use" if each.running else f"{each.idle_seconds / 60:.0f} min",
+                    *(each.device, each.python, each.folder),
+                )
+                for each in kept
+            ],
+        )
+        return 0
+    if what != "stop":
+        raise PerfcliError(f"perfcli warm takes start, status or stop, not {what!r}")
+    here = [each for each in kept if os.path.realpath(each.folder) == os.path.realpath(os.getcwd())]
+    for each in here:
+        keeping.stop_keeper(each.place)
+        notes.say(f"stopped: process {each.pid} ({each.device}, {each.python})")
+    if not here:
+        notes.say("no process is kept warm for this folder")
+    return 0
