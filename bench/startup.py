@@ -40,7 +40,9 @@ def measure_warm() -> int:
         finally:
             call(folder, ["warm", "stop", "--quiet"])
     for name in ways:
-        wall, processor = (statistics.median(each) for each in zip(*(t[name] for t in turns), strict=True))
+        wall, processor = (
+            statistics.median(each) for each in zip(*(t[name] for t in turns), strict=True)
+        )
         sys.stdout.write(f"{name}: {wall:.2f} s, {processor:.2f} s of processor time waited for\n")
     again = statistics.median(turn[name][0] for turn in turns)
     good = again <= BAR_AGAIN_SECONDS
