@@ -36,7 +36,9 @@ def warm(
     from perfcli.console import table
     from perfcli.console.notes import Notes
     from perfcli.machine import environment
+    from perfcli.model import Variant
     from perfcli.worker import keeping
+    from perfcli.workflow.request import build_request
 
     notes = Notes(quiet)
     if device not in (None, "cuda", "cpu"):
@@ -44,13 +46,9 @@ def warm(
     if what == "start":
         chosen: Device = "cpu" if device == "cpu" else "cuda"
         found = environment.probe(python, needs_triton=chosen != "cpu")
-        pid = keeping.start_keeper(
-            found.path if python else None,
-            chosen,
-            str(environment.cache_dir()),
-            idle * 60,
-            timeout,
-        )
+        variant = Variant("", python=found.path if python else None)
+        request = build_request("", variant, device=chosen)
+        pid = keeping.start_keeper(request, idle * 60, timeout)
         notes.say(
             f"warm: process {pid} keeps torch {found.torch} imported for {os.getcwd()} "
             f"({chosen}), until nobody uses it for {idle:g} min; perfcli warm stop ends it"

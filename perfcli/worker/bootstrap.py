@@ -113,4 +113,4 @@ if __name__ == "__main__":
     _keep_bytecode()
     from perfcli.worker.child import serve
 
-    raise SystemExit(serve(int(sys.argv[1]), int(sys.argv[2])))
+    raise SystemExit(serve(int(sys.argv[1]), int(sys.argv[2]), watch_parent))

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,9 +29,14 @@ from perfcli.worker import replies as child_replies
 from perfcli.worker.keeper import Keeper, KeepRequest
 
 
-def serve(request_fd: int, reply_fd: int) -> int:
+def serve(request_fd: int, reply_fd: int, watch: Callable[[], None] = lambda: None) -> int:
     """Compiles, or measures until the parent is gone; exits with 0 when a reply was sent, whatever
-    it says."""
+    it says. ``watch`` has a worker that is forked later end with its parent."""
+
+    def work(requests: int, replies: int) -> None:
+        watch()
+        serve(requests, replies)
+
     keep: Keeper | None = None
     with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
         # Kept out of what a model's code starts: a stray child would hold the pipe open.
@@ -45,7 +50,7 @@ def serve(request_fd: int, reply_fd: int) -> int:
                 _OF_KERNELS[kind](request, requests, replies)
             elif kind == "keep":
                 asked_to = protocol.decode_dataclass(KeepRequest, request)
-                keep = Keeper(asked_to)
+                keep = Keeper(asked_to, work)
                 _send(replies, {"type": "done"})
             elif kind == "template":
                 asked_for = protocol.decode_dataclass(CompileRequest, request)

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -91,12 +91,14 @@ def _is_own(connection: socket.socket) -> bool:
 
 
 class Keeper:
-    """Serves until it is no longer wanted. Torch is imported when it is made."""
+    """Serves until it is no longer wanted. Torch is imported when it is made. ``work`` is what a
+    worker does with two descriptors, that of its request and that of its replies."""
 
-    def __init__(self, asked: KeepRequest) -> None:
+    def __init__(self, asked: KeepRequest, work: Callable[[int, int], object]) -> None:
         from perfcli.compile import session
 
         self._asked = asked
+        self._work = work
         self._place = Path(asked.place)
         self._keep = session.import_early(asked.device, Path(asked.cache_dir))
         self._folder = _identify(asked.folder)
@@ -201,9 +203,6 @@ class Keeper:
         self, order: Order, descriptors: Sequence[int], connection: socket.socket
     ) -> None:
         """Go on as a worker that was started for this order alone."""
-        from perfcli.worker.bootstrap import watch_parent
-        from perfcli.worker.child import serve
-
         os.setsid()
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -224,8 +223,7 @@ class Keeper:
         os.sched_setaffinity(0, order.processors)
         os.chdir(order.current)
         sys.argv[1:] = [str(requests), str(replies)]
-        watch_parent()
-        serve(requests, replies)
+        self._work(requests, replies)
 
     def _report_end(self, pid: int) -> None:
         watched, connection = self._running.pop(pid)

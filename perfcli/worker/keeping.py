@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.model import CompileRequest, Device, Variant
+from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.keeper import SOCKET, KeepRequest, connect
@@ -44,13 +44,13 @@ class KeptWorker:
     memory_bytes: int
 
 
-def start_keeper(
-    python: str | None, device: Device, cache_dir: str, idle_seconds: float, timeout: float | None
-) -> int:
-    """Start the process for this folder, in the place of one that is there, and return its id once
-    it can be asked. Raises PerfcliError where it does not start."""
+def start_keeper(request: CompileRequest, idle_seconds: float, timeout: float | None = None) -> int:
+    """Start the process for this folder and a request's interpreter and device, in the place of one
+    that is there, and return its id once it can be asked. Raises PerfcliError where it does not
+    start."""
     if not hasattr(os, "pidfd_open"):
         raise PerfcliError("perfcli warm needs Linux 5.3 and Python's os.pidfd_open")
+    python, device = request.variant.python, request.device
     place = _find_place(os.getcwd(), python, device)
     if len(os.fsencode(place / SOCKET)) > _LONGEST_PATH:
         raise PerfcliError(
@@ -62,12 +62,11 @@ def start_keeper(
     place.mkdir(mode=0o700)
     channel = None
     try:
-        request = CompileRequest("", {}, None, Variant("", python=python), device, None)
         environment = worker_environment(request, place)
         channel = Channel(python, environment, place, stays=True)
         channel.doing = "importing torch"
         channel.give(timeout)
-        asked = KeepRequest(str(place), os.getcwd(), device, idle_seconds, cache_dir)
+        asked = KeepRequest(str(place), os.getcwd(), device, idle_seconds, request.cache_dir)
         channel.send(protocol.encode({"keep": asked}))
         reply: dict[str, Any] = json.loads(channel.receive())
         if reply["type"] == "error":

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Lin
 PROGRAM = """
 import json, os, signal, sys, types
 from pathlib import Path
-from perfcli.worker import child, keeper
+from perfcli.worker import bootstrap, child, keeper
 sys.path.insert(0, {modules!r})
 def import_early(device, cache):
     import imported
@@ -47,7 +47,10 @@ sys.modules["perfcli.compile"] = types.SimpleNamespace(session=session)
 child._compile = answer
 keeper.LOOK_SECONDS = 0.05
 asked = keeper.KeepRequest({place!r}, {folder!r}, "cuda", {idle}, "")
-kept = keeper.Keeper(asked)
+def work(requests, replies):
+    bootstrap.watch_parent()
+    child.serve(requests, replies)
+kept = keeper.Keeper(asked, work)
 os.write(1, b"ready")
 kept.serve()
 """

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from handmade import H100
 from perfcli.errors import PerfcliError
 from perfcli.machine.environment import cache_dir
 from perfcli.model import CompileRequest, Run, Variant
-from perfcli.worker import keeping, protocol
+from perfcli.worker import keeping
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.roles import Progress
 from perfcli.worker.warm import _find_place
@@ -42,10 +43,14 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(root, ignore_errors=True)
 
 
-def compile_block(told: list[Progress]) -> Run:
-    variant = Variant("default")
+def ask(python: str | None = None) -> CompileRequest:
+    variant = Variant("default", python=python)
     request = CompileRequest("model.py:block", {}, None, variant, "cuda", H100)
-    request = CompileRequest(**{**protocol.plain(request), "cache_dir": str(cache_dir())})
+    return replace(request, cache_dir=str(cache_dir()))
+
+
+def compile_block(told: list[Progress]) -> Run:
+    request = ask()
     (bundle,) = ProcessExecutor(300).compile([request], told.append)
     return bundle.run
 
@@ -57,7 +62,7 @@ def test_its_code_is_that_of_a_fresh_process_and_edits_count(
     """The fresh one compiles the second version of a file that the kept one has seen before."""
     (folder / "model.py").write_text(MODEL)
     (folder / "helper.py").write_text("def act(x):\n    return x.sin()\n")
-    keeping.start_keeper(None, "cuda", str(cache_dir()), 60, 300)
+    keeping.start_keeper(ask(), 60, 300)
     told: list[Progress] = []
     first = compile_block(told)
     (folder / "helper.py").write_text("def act(x):\n    return x.cos() * 2\n")
@@ -78,7 +83,7 @@ def test_what_does_not_start_leaves_nothing(folder: Path) -> None:
     python.write_text("#!/bin/sh\nexit 3\n")
     python.chmod(0o755)
     with pytest.raises(PerfcliError, match="exit code 3"):
-        keeping.start_keeper(str(python), "cuda", "", 60, 30)
+        keeping.start_keeper(ask(str(python)), 60, 30)
     assert list((folder / f"perfcli-warm-{os.geteuid()}").iterdir()) == []
 
 
@@ -87,4 +92,4 @@ def test_a_folder_that_is_too_deep_for_a_socket(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / ("d" * 100)))
     with pytest.raises(PerfcliError, match="set XDG_RUNTIME_DIR to a shorter one"):
-        keeping.start_keeper(None, "cuda", "", 60, 30)
+        keeping.start_keeper(ask(), 60, 30)
