@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfcli.compile import unfollowed
 from perfcli.compile.own_backward import is_step
 from perfcli.compile.own_compile import holds_compiled, tell_ignored, tell_kept, unwrap
 from perfcli.compile.scripts.calls import CompileCalls, watch_compile
+from perfcli.compile.ranks.group import begin_anew
 from perfcli.compile.typed_inputs import make_inputs
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry
@@ -84,7 +84,6 @@ def build(request: CompileRequest, mode: Any, calls: CompileCalls | None = None)
         watch_compile(CompileCalls()) if calls is None else contextlib.nullcontext(calls) as watched
     ):
         built, notes = _build_once_or_twice(request, mode, device, watched)
-    unfollowed.refuse_wrapped(built.scenario.name, modules_of(built.workload.call))
     workload = to_device(built.workload, mode, device)
     tell = tell_kept if holds_compiled(workload.call) else tell_ignored
     own = tell(watched.list_calls())
@@ -106,7 +105,7 @@ def _build_once_or_twice(
         with mode, device, _skip_initialisers():
             return build_users_workload(request), ()
     except UserCodeFailed as fake_failure:
-        unfollowed.refuse_failure(request.scenario, fake_failure)
+        begin_anew()
         calls.uses.clear()
         try:
             with _build_on_cpu(request.device), _skip_initialisers():
@@ -179,14 +178,27 @@ def _fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any])
     """Return a fake tensor of ``mode`` like ``tensor``: same size, strides, dtype, and kind."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+    if not isinstance(tensor, torch.Tensor):  # what a DTensor has besides
+        return tensor
     if isinstance(tensor, FakeTensor) and tensor.fake_mode is mode:
         return tensor
     if id(tensor) not in converted:
         with mode, torch.no_grad():
-            made: Any = torch.empty_strided(
-                tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device
-            )
+            made: Any
+            if is_traceable_wrapper_subclass(tensor):  # a DTensor, a quantised weight
+                names, context = tensor.__tensor_flatten__()
+                inside = {n: getattr(tensor, n) for n in names}
+                same = {n: _fake_tensor(t, mode, device, converted) for n, t in inside.items()}
+                if all(same[n] is t for n, t in inside.items()):
+                    return tensor
+                size, stride = tensor.size(), tensor.stride()
+                made = type(tensor).__tensor_unflatten__(same, context, size, stride)
+            else:
+                made = torch.empty_strided(
+                    tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device
+                )
             if isinstance(tensor, torch.nn.Parameter):
                 made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
             elif tensor.requires_grad:

@@ -275,6 +275,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile import recompiling, tracing
     from perfcli.compile.building import build
     from perfcli.compile.capture import settings
+    from perfcli.compile.ranks import group
     from perfcli.compile.scripts.calls import CompileCalls, watch_compile
     from perfcli.compile.stand_in import choices, decisions, operators, optimizers
 
@@ -283,6 +284,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
         session.report("trace", pool.done(), pool.total())
 
     before = read_processor() if session.explains else None
+    group.install(session.request.world, begins=True)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     calls = CompileCalls()
     capture = Capture(on_kernel, finds_obstacles=session.explains, on_graph=calls.add_graph)

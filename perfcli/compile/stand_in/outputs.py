@@ -17,27 +17,35 @@ def fake_call(
     Seen with torch 2.11 to 2.15: outputs are ``graph.graph_outputs`` (IR nodes with layouts),
     inputs are named by ``graph.graph_inputs`` in calling order.
     """
-    outputs = [_describe(node) for node in graph.graph_outputs]
+    names = list(graph.graph_inputs)
+    outputs = [_describe(node, names) for node in graph.graph_outputs]
     inputs = list(graph.graph_inputs.values())
     sizevars = graph.sizevars
 
     def call(args: list[Any]) -> Any:
         on_call()
         bound = _bind(inputs, args)
+        given = list(args)
         args.clear()
-        return tuple(_make(output, bound, sizevars, mode, assumptions) for output in outputs)
+        return tuple(_make(each, bound, sizevars, mode, assumptions, given) for each in outputs)
 
     return call
 
 
-def _describe(node: Any) -> Any:
-    """Return (size, stride, dtype, device) of a tensor, ("value", expression), or None."""
+def _describe(node: Any, inputs: list[str]) -> Any:
+    """Return (size, stride, dtype, device) of a tensor, ("value", expression), ("input", its
+    number) or ("object", itself) of what is no tensor, such as a mesh of devices; or None."""
     from torch._inductor import ir
 
     if isinstance(node, ir.NoneAsConstantBuffer):
         return None
     if isinstance(node, ir.ShapeAsConstantBuffer):
         return ("value", node.expr)
+    if isinstance(node, getattr(ir, "NonTensorObj", ())):
+        if (name := node.get_name()) in inputs:
+            return ("input", inputs.index(name))
+        value = getattr(node, "value", None)
+        return ("object", getattr(value, "real_obj", value))
     return (
         tuple(node.get_size()),
         tuple(node.get_stride()),
@@ -92,7 +100,12 @@ def _value(
 
 
 def _make(
-    output: Any, bound: dict[Any, int], sizevars: Any, mode: Any, assumptions: Assumptions
+    output: Any,
+    bound: dict[Any, int],
+    sizevars: Any,
+    mode: Any,
+    assumptions: Assumptions,
+    given: list[Any],
 ) -> Any:
     import torch
 
@@ -100,6 +113,10 @@ def _make(
         return None
     if output[0] == "value":
         return _value(output[1], bound, sizevars, assumptions)
+    if output[0] == "input":
+        return given[output[1]]
+    if output[0] == "object":
+        return output[1]
     size, stride, dtype, device = output
     with mode:
         return torch.empty_strided(

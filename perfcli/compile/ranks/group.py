@@ -1,0 +1,193 @@
+"""Gives a program the process group that it asks for: rank 0 of a world whose other ranks do not
+exist.
+
+torch's own "fake" backend takes every collective and returns at once. Whatever backend a program
+names, it gets that one; what would wait for other ranks (a store, a rendezvous, pickled objects)
+is answered here. Seen with torch 2.11 to 2.13, CPU and CUDA builds.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from perfcli.compile.stand_in.device import replace
+from perfcli.errors import UserCodeFailed
+
+_PER_NODE = 8
+"""GPUs of one machine."""
+_NEEDS_WORLD = (
+    "asks for a process group, and one process is compiled: give the number of its ranks with "
+    "--world N, for example --world 8"
+)
+
+
+def install(world: int, begins: bool) -> None:
+    """Answer everything that a program asks of ``torch.distributed`` as rank 0 of ``world`` ranks;
+    of a single one, it is told to give ``--world``. ``begins``: the group exists from the start,
+    as a function that builds a model expects it where nobody else makes it."""
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    from torch.testing._internal.distributed import fake_pg  # registers the backend
+
+    if world > 1:
+        os.environ |= describe_rank(world)
+        replace(torch.cuda, "device_count", lambda: min(world, _PER_NODE))
+    c10d = dist.distributed_c10d
+    group = _Group(world, c10d.init_process_group, fake_pg.FakeStore)
+    _replace_everywhere("init_process_group", group.begin)
+    replace(c10d, "_new_process_group_helper", _make_fake(c10d._new_process_group_helper))
+    for name in ("is_nccl_available", "is_gloo_available"):
+        _replace_everywhere(name, lambda: True)
+    _answer_objects(dist)
+    _compute_meshes()
+    if begins and world > 1:
+        group.begin()
+
+
+def describe_rank(world: int) -> dict[str, str]:
+    """Return the variables that torchrun sets for rank 0."""
+    local = str(min(world, _PER_NODE))
+    return {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "GROUP_RANK": "0",
+        "ROLE_RANK": "0",
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": local,
+        "ROLE_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "TORCHELASTIC_RUN_ID": "perfcli",
+    }
+
+
+def world_now() -> int:
+    """Return how many ranks the process group has; 1 where there is none."""
+    import torch.distributed as dist
+
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def begin_anew() -> None:
+    """Forget the process groups that a program made, before it runs once more."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        world = dist.get_world_size()
+        dist.destroy_process_group()
+        if world > 1:
+            dist.init_process_group()
+
+
+class _Group:
+    def __init__(self, world: int, original: Callable[..., Any], store: Any) -> None:
+        self._world = world
+        self._original = original
+        self._store = store
+
+    def begin(self, backend: Any = None, *args: Any, **given: Any) -> None:
+        """Stand in for ``init_process_group``. It may be called again: a function that builds a
+        model runs more than once in one process."""
+        import torch.distributed as dist
+
+        names = ("init_method", "timeout", "world_size", "rank", "store")
+        given |= dict(zip(names, args, strict=False))
+        asked = given.get("world_size", -1)
+        world = self._choose_world(-1 if asked is None else int(asked), str(backend or ""))
+        if dist.is_initialized():
+            return
+        self._original("fake", store=self._store(), world_size=world, rank=0)
+
+    def _choose_world(self, asked: int, backend: str) -> int:
+        if self._world == 1 and asked > 0 and (asked == 1 or backend == "fake"):
+            return asked
+        if self._world == 1:
+            raise UserCodeFailed(f"the model {_NEEDS_WORLD}")
+        if asked not in (-1, self._world):
+            raise UserCodeFailed(
+                f"the model asks for a process group of {asked} ranks, and --world is "
+                f"{self._world}: give --world {asked}"
+            )
+        return self._world
+
+
+def _make_fake(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what makes every process group, of whichever backend, one of the fake backend."""
+
+    @functools.wraps(original)
+    def make(size: Any, rank: Any, ranks: Any, _backend: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs = {k: v for k, v in kwargs.items() if k not in ("backend_options", "device_id")}
+        if len(args) > 2:  # store, name, then options
+            args = args[:2]
+        return original(size, rank, ranks, "fake", *args, **kwargs)
+
+    return make
+
+
+def _replace_everywhere(name: str, value: Any) -> None:
+    """Replace a function of ``torch.distributed`` where it is defined, and in every module of torch
+    that has imported it by its name."""
+    import torch.distributed as dist
+
+    original = getattr(dist.distributed_c10d, name)
+    replace(dist.distributed_c10d, name, value)
+    for module, loaded in list(sys.modules.items()):
+        if module.startswith("torch.") and vars(loaded).get(name) is original:
+            setattr(loaded, name, value)
+
+
+def _compute_meshes() -> None:
+    """Let meshes of devices compute with real numbers: their ranks are values."""
+    from torch.distributed.device_mesh import DeviceMesh
+
+    for name in ("__init__", "__getitem__", "_flatten", "_unflatten", "_concatenate"):
+        if name in vars(DeviceMesh):
+            setattr(DeviceMesh, name, _with_values(vars(DeviceMesh)[name]))
+    if isinstance(own := vars(DeviceMesh).get("mesh"), property) and own.fget:
+        DeviceMesh.mesh = property(_with_values(own.fget))  # type: ignore[assignment]
+
+
+def _with_values(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function computing with real tensors, on the CPU; what Dynamo traces stays."""
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return function(*args, **kwargs)
+        with _disable_current_modes(), torch.device("cpu"):
+            return function(*args, **kwargs)
+
+    return run
+
+
+def _answer_objects(dist: Any) -> None:
+    """Answer what sends pickled objects: nobody else has any, so that each rank has the same."""
+
+    def all_gather(objects: Any, own: Any, group: Any = None) -> None:
+        objects[:] = [own] * len(objects)
+
+    def gather(own: Any, objects: Any = None, *_: Any, **__: Any) -> None:
+        if objects is not None:
+            all_gather(objects, own)
+
+    def scatter(output: Any, given: Any = None, *_: Any, **__: Any) -> None:
+        output[0] = given[0] if given else None
+
+    for name, value in {
+        "all_gather_object": all_gather,
+        "gather_object": gather,
+        "scatter_object_list": scatter,
+        "broadcast_object_list": lambda *_, **__: None,
+        "barrier": lambda *_, **__: None,
+        "monitored_barrier": lambda *_, **__: None,
+    }.items():
+        _replace_everywhere(name, value)
