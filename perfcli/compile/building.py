@@ -16,8 +16,8 @@ from typing import Any
 
 from perfcli.compile.own_backward import is_step
 from perfcli.compile.own_compile import holds_compiled, tell_ignored, tell_kept, unwrap
-from perfcli.compile.scripts.calls import CompileCalls, watch_compile
 from perfcli.compile.ranks.group import begin_anew
+from perfcli.compile.scripts.calls import CompileCalls, watch_compile
 from perfcli.compile.typed_inputs import make_inputs
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry

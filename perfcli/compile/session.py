@@ -244,10 +244,11 @@ def import_for_target(target: Target, cache_dir: Path) -> tuple[Any, ...]:
     installation = shim.torch_installation()
     library = shim.Shim(shim.build(installation, cache_dir))
     _import_inductor()
-    from perfcli.compile.stand_in import device, folding, operators
+    from perfcli.compile.stand_in import device, folding, operators, runtime
     from perfcli.compile.stand_in.attention import hooks
 
     device.install(target)
+    runtime.install(target)
     operators.register_missing()
     folding.install()
     operators.install()

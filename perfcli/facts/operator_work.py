@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from perfcli.facts.collectives import count_collective, name_collective
 from perfcli.model import Buffer, OperatorFamily, OperatorWork, OptionValue
 
 Arguments = Mapping[str, OptionValue]
@@ -29,6 +30,8 @@ def count_operator_work(
     """
     if not reads and not writes:
         return None
+    if collective := name_collective(operator):
+        return _collective(collective, reads, writes, arguments)
     name = _base_name(operator)
     count = _COUNTS.get(name)
     try:
@@ -42,6 +45,18 @@ def count_operator_work(
         sizes = {"row": float(reads[0].shape[-1] if reads and reads[0].shape else 1)}
     precision = _precision(reads or writes, arguments)
     return OperatorWork(family, precision, flops, read, written, sizes, variant)
+
+
+def _collective(
+    name: str, reads: Sequence[Buffer], writes: Sequence[Buffer], arguments: Arguments
+) -> OperatorWork | None:
+    """Count a functional collective; None where the number of its ranks is not known."""
+    ranks = 1 if name == "wait" else arguments.get("ranks")
+    if not isinstance(ranks, int) or not reads:
+        return None
+    # In place, an all-reduce writes what it reads; the larger side is what all ranks share.
+    size = max(_bytes(reads), _bytes(writes))
+    return count_collective(name, size, ranks, _PRECISIONS.get(reads[0].dtype, reads[0].dtype))
 
 
 def _base_name(operator: str) -> str:

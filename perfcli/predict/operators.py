@@ -29,6 +29,7 @@ from perfcli.predict.calibration_files import (
     _list_shipped,
     _sheet_of,
 )
+from perfcli.predict.collectives import estimate_collective
 from perfcli.predict.operator_formulas import Constants, Numbers, Part, parts_of
 
 # --- what was measured ------------------------------------------------------------------------
@@ -165,6 +166,8 @@ _UNKNOWN_CONSTANTS = {"launch": 3.0, "dram": 2e6, "rate": 1e6, "copy_dram": 1e6}
 def estimate_call(work: OperatorWork, target: Target) -> TimeEstimate | None:
     """Return the estimate of one call; None where no GPU's table fits the target, or nothing like
     the call was measured."""
+    if work.family == "collective":
+        return estimate_collective(work, target)
     table = table_for(target)
     if table is None:
         return None

@@ -5,11 +5,13 @@ Seen with torch 2.11 to 2.13.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from perfcli.compile.capture.buffers import _depends_on_values, _dtype, _hint, _product
+from perfcli.facts.collectives import name_collective
 from perfcli.facts.operator_work import count_operator_work
 from perfcli.model import Buffer, OperatorCall, OptionValue
 
@@ -25,6 +27,8 @@ def _read_call(operator: str, node: Any) -> tuple[tuple[str, ...], OperatorCall 
         writes = [_tensor("", each, "output") for each in _results(node)]
         plain = {name: value for name, given in named if (value := _plain(given)) is not None}
         plain |= _precision(operator, reads)
+        if name_collective(operator) and (ranks := _count_ranks(node, plain)):
+            plain["ranks"] = ranks
         tensors = [t for _, value in named for t in _tensors(value)] + _results(node)
         unknown = any(_depends_on_values(n) for each in tensors for n in each.get_size())
         work = None if unknown else count_operator_work(operator, reads, writes, plain)
@@ -49,6 +53,18 @@ def _arguments(node: Any) -> list[tuple[str, Any]]:
     return [(name, found.get(name, defaults.get(name))) for name in names]
 
 
+def _count_ranks(node: Any, plain: Mapping[str, OptionValue]) -> int | None:
+    """Return how many ranks take part in a collective: those of the group that it names."""
+    from torch.distributed.distributed_c10d import _resolve_process_group
+
+    for each in (*plain.values(), *getattr(node, "constant_args", ())):
+        if isinstance(each, str):
+            with contextlib.suppress(Exception):  # another string: which sum is meant
+                return int(_resolve_process_group(each).size())
+    size = plain.get("group_size")
+    return size if isinstance(size, int) else None
+
+
 def _tensors(value: Any) -> Iterator[Any]:
     if isinstance(value, list | tuple):
         for each in value:
@@ -61,8 +77,9 @@ def _results(node: Any) -> list[Any]:
     """Return what a node writes: its own buffer, or each of several results."""
     several = getattr(node, "outputs", None)
     if several:
-        return [each for each in several if hasattr(each, "get_size")]
-    return [node] if hasattr(node.get_layout(), "stride") else []
+        # What changes its input has an output without a layout.
+        return [each for each in several if hasattr(getattr(each, "layout", None), "stride")]
+    return [node] if hasattr(getattr(node, "layout", None), "stride") else []
 
 
 def _tensor(argument: str, tensor: Any, role: Any) -> Buffer:

@@ -47,6 +47,7 @@ def install(world: int, begins: bool) -> None:
         _replace_everywhere(name, lambda: True)
     _answer_objects(dist)
     _compute_meshes()
+    _wrap_models()
     if begins and world > 1:
         group.begin()
 
@@ -131,13 +132,14 @@ def _make_fake(original: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _replace_everywhere(name: str, value: Any) -> None:
-    """Replace a function of ``torch.distributed`` where it is defined, and in every module of torch
-    that has imported it by its name."""
+def _replace_everywhere(name: str, value: Any, owner: Any = None) -> None:
+    """Replace a function of ``torch.distributed`` in the module that defines it, and in every one
+    of torch that has imported it by its name."""
     import torch.distributed as dist
 
-    original = getattr(dist.distributed_c10d, name)
-    replace(dist.distributed_c10d, name, value)
+    owner = owner or dist.distributed_c10d
+    original = getattr(owner, name)
+    replace(owner, name, value)
     for module, loaded in list(sys.modules.items()):
         if module.startswith("torch.") and vars(loaded).get(name) is original:
             setattr(loaded, name, value)
@@ -145,13 +147,15 @@ def _replace_everywhere(name: str, value: Any) -> None:
 
 def _compute_meshes() -> None:
     """Let meshes of devices compute with real numbers: their ranks are values."""
+    from torch.distributed import device_mesh
     from torch.distributed.device_mesh import DeviceMesh
 
+    _replace_everywhere("init_device_mesh", _with_values(device_mesh.init_device_mesh), device_mesh)
     for name in ("__init__", "__getitem__", "_flatten", "_unflatten", "_concatenate"):
         if name in vars(DeviceMesh):
             setattr(DeviceMesh, name, _with_values(vars(DeviceMesh)[name]))
     if isinstance(own := vars(DeviceMesh).get("mesh"), property) and own.fget:
-        DeviceMesh.mesh = property(_with_values(own.fget))  # type: ignore[assignment]
+        DeviceMesh.mesh = property(_with_values(own.fget))
 
 
 def _with_values(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,6 +171,39 @@ def _with_values(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return run
+
+
+def _wrap_models() -> None:
+    """Let ``DistributedDataParallel`` skip what needs other ranks' values: all models are alike."""
+    import torch.distributed as dist
+    from torch.distributed import utils
+    from torch.nn.parallel import distributed
+
+    for name in ("_verify_param_shape_across_processes", "_sync_module_states"):
+        for module in (utils, distributed):
+            if hasattr(module, name):
+                setattr(module, name, lambda *_, **__: None)
+    model = distributed.DistributedDataParallel
+    original = model._ddp_init_helper
+
+    @functools.wraps(original)
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        # The fake backend returns nothing, and the reducer asserts that it got a tensor.
+        dist._register_comm_hook(self.reducer, None, _return_bucket)
+
+    model._ddp_init_helper = begin
+    # A reducer takes one such hook; what a program's own does to gradients is not followed.
+    model.register_comm_hook = lambda *_, **__: None
+
+
+def _return_bucket(_state: Any, bucket: Any) -> Any:
+    """Return a bucket of gradients as it is, in a future that is done."""
+    import torch
+
+    future: Any = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
 
 
 def _answer_objects(dist: Any) -> None:

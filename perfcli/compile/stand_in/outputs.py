@@ -41,7 +41,7 @@ def _describe(node: Any, inputs: list[str]) -> Any:
         return None
     if isinstance(node, ir.ShapeAsConstantBuffer):
         return ("value", node.expr)
-    if isinstance(node, getattr(ir, "NonTensorObj", ())):
+    if _is_object(node):
         if (name := node.get_name()) in inputs:
             return ("input", inputs.index(name))
         value = getattr(node, "value", None)
@@ -54,15 +54,24 @@ def _describe(node: Any, inputs: list[str]) -> Any:
     )
 
 
+def _is_object(node: Any) -> bool:
+    """Return whether a node is no tensor: a mesh of devices, a process group."""
+    from torch._inductor import ir
+
+    kinds: Any = getattr(ir, "NonTensorObj", ())
+    return isinstance(node, kinds)
+
+
 def _bind(inputs: list[Any], args: list[Any]) -> dict[Any, int]:
     """Return the values of the size symbols, read off the arguments."""
     import sympy  # type: ignore[import-untyped]
+    import torch
 
     bound: dict[Any, int] = {}
     for node, value in zip(inputs, args, strict=False):
         if isinstance(node, sympy.Symbol):
             bound[node] = int(value)
-        elif hasattr(node, "get_size") and hasattr(value, "shape"):
+        elif isinstance(value, torch.Tensor):  # a mesh of devices has a shape, too
             for expression, size in zip(node.get_size(), value.shape, strict=False):
                 if isinstance(expression, sympy.Symbol):
                     bound.setdefault(expression, int(size))

@@ -297,34 +297,6 @@ def test_a_failure_for_want_of_values_gives_way_to_the_other(make: Make) -> None
         )
 
 
-@pytest.mark.parametrize(
-    ("body", "wrapper"),
-    [
-        (
-            "from torch.nn.parallel import DistributedDataParallel\n"
-            "def scenario():\n"
-            "    return DistributedDataParallel(nn.Linear(4, 4)), torch.randn(2, 4)\n",
-            "DistributedDataParallel",
-        ),
-        (
-            "from torch.distributed.fsdp import FSDPModule\n"
-            "class Sharded(FSDPModule, nn.Linear):\n"
-            "    def __new__(cls, *args): return nn.Module.__new__(cls)\n"
-            "def scenario():\n"
-            "    return nn.Sequential(Sharded(4, 4)), torch.randn(2, 4)\n",
-            "FSDP",
-        ),
-    ],
-)
-def test_a_model_of_several_processes_is_refused_by_name(
-    body: str, wrapper: str, make: Make
-) -> None:
-    with pytest.raises(UserCodeFailed) as raised:
-        make(body)
-    assert f"wraps its model in {wrapper}, which perfcli does not compile yet" in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
 def test_a_models_own_compile_is_kept(make: Make) -> None:
     built = make(
         "def scenario():\n"

@@ -1,0 +1,334 @@
+"""Holds compiled models of several processes, and the times of collectives, against real GPUs.
+
+    python bench/distributed.py device OUT.json     on a machine with 2 GPUs and NCCL
+    python bench/distributed.py report OUT.json     anywhere
+
+``device`` times collectives alone, then has each model of distributed_models.py compiled and run
+by as many processes as there are GPUs, and keeps rank 0's kernels and the collectives of one step
+as the profiler saw them. ``report`` compiles the same models without a GPU (``--world``) and
+compares bodies, launch configurations, operators, and the times with perfcli's estimates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from architectures_on_device import _line, compare, describe
+
+from perfcli.errors import PerfcliError
+from perfcli.machine import environment, targets
+from perfcli.model import Bundle, CompileRequest, Variant
+from perfcli.worker import process
+from perfcli.workflow.request import build_request
+
+MODELS = Path(__file__).with_name("distributed_models.py")
+NAMES = ("collectives", "ddp", "fsdp2", "fsdp2_blocks", "tp", "dtensors")
+SIZES = tuple(64 * 1024 * 4**power for power in range(8))
+"""Bytes of the larger of a collective's input and output: 64 KiB to 1 GiB."""
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+# Of no use between two GPUs of one host, and not to be had on every machine.
+QUIET = {
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "NVSHMEM_DISABLE_NVLS": "1",
+}
+_PORT = 29600
+
+
+def make_request(name: str, world: int, target: Any, on_device: bool, cache: str) -> CompileRequest:
+    return build_request(
+        f"{MODELS}:{name}",
+        Variant("device" if on_device else "offline"),
+        target=target,
+        world=world,
+        jobs=1,
+        on_device=on_device,
+        cache_dir=cache,
+    )
+
+
+# --- one rank of several ------------------------------------------------------------------------
+
+
+def time_collectives(seconds: float) -> list[dict[str, Any]]:
+    """Return the median microseconds of each collective and size, called back to back."""
+    import torch
+    import torch.distributed as dist
+
+    began = time.monotonic()
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    found: list[dict[str, Any]] = []
+    for size in SIZES:
+        n = size // 2  # halves
+        whole = torch.ones(n, dtype=torch.bfloat16, device="cuda")
+        other, part = torch.empty_like(whole), torch.empty_like(whole[: n // world])
+        calls = {
+            "all_reduce": lambda t=whole: dist.all_reduce(t),
+            "all_gather": lambda o=other, t=part: dist.all_gather_into_tensor(o, t),
+            "reduce_scatter": lambda o=part, t=whole: dist.reduce_scatter_tensor(o, t),
+            "all_to_all": lambda o=other, t=whole: dist.all_to_all_single(o, t),
+        }
+        for name in COLLECTIVES:
+            # Every rank has to stop at the same place.
+            late = torch.tensor([float(time.monotonic() - began > seconds)], device="cuda")
+            dist.all_reduce(late)
+            if late.item():
+                return found
+            times = _time(calls[name], 5, 30)
+            found.append({"name": name, "bytes": size, "world": world, "micros": times})
+    return found
+
+
+def _time(call: Any, before: int, number: int) -> list[float]:
+    """Return the 10th, 50th and 90th percentile in microseconds. What the host needs is hidden
+    behind a long kernel, as it is in a step."""
+    import torch
+
+    for _ in range(before):
+        call()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(20_000_000)
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(number + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        call()
+        mark.record()
+    torch.cuda.synchronize()
+    micros = sorted(a.elapsed_time(b) * 1e3 for a, b in itertools.pairwise(marks))
+    return [micros[len(micros) // 10], statistics.median(micros), micros[-len(micros) // 10]]
+
+
+def compile_model(name: str, cache: str) -> dict[str, Any]:
+    """Compile and run a model as this rank does, then profile one more step."""
+    from perfcli.compile import on_device, session
+
+    kept: list[Any] = []
+    original = on_device.trace
+
+    def trace(request: CompileRequest) -> Any:
+        kept[:] = original(request)
+        return tuple(kept)
+
+    on_device.trace = trace
+    world = int(os.environ["WORLD_SIZE"])
+    request = make_request(name, world, targets.this_gpu(), True, cache)
+    bundle = session.compile_request(request, lambda *_: None)
+    return describe(bundle) | {"step": profile_step(*kept)}
+
+
+def profile_step(capture: Any, built: Any, traced: Any) -> list[dict[str, Any]]:
+    """Return the collectives of one step as kernels that ran, in order."""
+    import torch
+    import torch.distributed as dist
+    from torch.profiler import ProfilerActivity, profile
+
+    from perfcli.compile import tracing
+
+    def step() -> None:
+        tracing.call_compiled(built.workload, traced.compiled, capture)
+        torch.cuda.synchronize()
+
+    for _ in range(3):
+        step()
+    dist.barrier()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        step()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        seen.export_chrome_trace(file.name)
+        events = json.loads(Path(file.name).read_text())["traceEvents"]
+    kernels = [e for e in events if e.get("cat") == "kernel"]
+    found = []
+    for event in sorted(kernels, key=lambda e: float(e["ts"])):
+        if "nccl" in event["name"].lower():
+            args = {k: v for k, v in event["args"].items() if k[0].isupper() or k == "dtype"}
+            found.append({"name": event["name"], "micros": float(event["dur"]), "args": args})
+    return found
+
+
+def be_rank(options: argparse.Namespace) -> int:
+    """Do what one rank does; rank 0 writes what came of it."""
+    if options.name == "timings":
+        result: Any = time_collectives(options.seconds)
+    else:
+        try:
+            result = compile_model(options.name, options.cache)
+        except PerfcliError as error:
+            result = {"error": str(error), "detail": error.detail or ""}
+    if os.environ["RANK"] == "0":
+        options.file.write_text(json.dumps(result))
+    sys.stdout.flush()
+    os._exit(0)  # NCCL's threads may wait for a rank that has gone
+
+
+# --- all ranks ----------------------------------------------------------------------------------
+
+
+def run_ranks(name: str, number: int, world: int, folder: Path, limit: float, cache: str) -> Any:
+    """Run one process for each rank, and return what rank 0 found."""
+    file = folder / f"{name}.json"
+    command = [sys.executable, __file__, "rank", str(file), "--name", name, "--cache", cache]
+    command += ["--seconds", str(limit / 2)]
+    processes = []
+    for rank in range(world):
+        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+        ranks |= {"MASTER_PORT": _PORT + number}
+        env = os.environ | QUIET | {k: str(v) for k, v in ranks.items()}
+        env |= {
+            "MASTER_ADDR": "127.0.0.1",
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / f"{name}{rank}"),
+        }
+        log = (folder / f"{name}.{rank}.log").open("w")
+        processes.append(subprocess.Popen(command, env=env, stdout=log, stderr=log))
+    until = time.monotonic() + limit
+    try:
+        for each in processes:
+            each.wait(max(until - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for each in processes:
+            each.kill()
+    if file.is_file():
+        return json.loads(file.read_text())
+    said = (folder / f"{name}.0.log").read_text()[-3000:]
+    return {"error": f"rank 0 wrote nothing within {limit:.0f} s", "detail": said}
+
+
+def measure(options: argparse.Namespace) -> int:
+    """Measure everything on this machine's GPUs."""
+    import torch
+
+    began = time.monotonic()
+    world = torch.cuda.device_count()
+    names = options.names or NAMES
+    cache = str(environment.cache_dir())
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        timings = run_ranks("timings", 0, world, folder, 45, cache)
+        print(f"timings after {time.monotonic() - began:.0f} s", flush=True)
+        left = options.seconds - (time.monotonic() - began)
+        with ThreadPoolExecutor(len(names)) as threads:
+            pending = [
+                threads.submit(run_ranks, name, number, world, folder, left, cache)
+                for number, name in enumerate(names, 1)
+            ]
+            models = {name: each.result() for name, each in zip(names, pending, strict=True)}
+    document = {
+        "torch": torch.__version__,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+        "gpu": torch.cuda.get_device_name(),
+        "target": asdict(targets.this_gpu()),
+        "world": world,
+        "timings": timings,
+        "models": models,
+    }
+    options.file.write_text(json.dumps(document))
+    for name, found in models.items():
+        said = found.get("error") or f"{len(found['kernels'])} kernels, {len(found['step'])} NCCL"
+        print(f"{name:14s} {said}"[:300])
+    print(f"{len(timings)} timings, done after {time.monotonic() - began:.0f} s")
+    return 0
+
+
+# --- compared with what is said without a GPU ----------------------------------------------------
+
+
+def report(options: argparse.Namespace) -> int:
+    """Print how bodies, collectives and times compare; end with 1 where bodies differ."""
+    measured = json.loads(options.file.read_text())
+    target = targets.get(options.target)
+    _print_times(measured, target)
+    wrong = 0
+    for name in options.names or measured["models"]:
+        device = measured["models"][name]
+        try:
+            bundle = _compile_offline(name, measured["world"], target, options.python)
+            offline: dict[str, Any] = describe(bundle)
+        except PerfcliError as error:
+            offline = {"error": str(error)}
+        compared = compare(name, "", {"device": device, "offline": offline})
+        wrong += compared.equal < compared.kernels or bool(compared.error)
+        print(_line(compared))
+        for text in (*compared.differs, *(body[0] for body in compared.bodies)):
+            print(f"    {text}")
+        if not compared.error:
+            _print_collectives(device["step"], bundle)
+    return int(wrong > 0)
+
+
+def _compile_offline(name: str, world: int, target: Any, python: str | None) -> Bundle:
+    cache = str(environment.cache_dir())
+    request = make_request(name, world, target, False, cache)
+    if python:
+        from dataclasses import replace
+
+        request = replace(request, variant=Variant("offline", python=python))
+    return process.compile_in_process(request, 0, lambda _: None, timeout_seconds=500)
+
+
+def _print_times(measured: dict[str, Any], target: Any) -> None:
+    from perfcli.facts.collectives import count_collective
+    from perfcli.predict.operators import estimate_call
+
+    print("collective      bytes      measured   estimated (interval), µs")
+    errors, inside = [], 0
+    for row in measured["timings"]:
+        work = count_collective(row["name"], row["bytes"], row["world"])
+        estimate = estimate_call(work, target)
+        assert estimate is not None
+        micros = row["micros"][1]
+        errors.append(abs(math.log(estimate.seconds * 1e6 / micros)))
+        inside += estimate.low * 1e6 <= micros <= estimate.high * 1e6
+        low, at, high = (1e6 * s for s in (estimate.low, estimate.seconds, estimate.high))
+        size = f"{row['bytes'] / 1024:9.0f} K"
+        print(f"{row['name']:15s}{size} {micros:10.1f} {at:10.1f} ({low:.1f} to {high:.1f})")
+    print(
+        f"{inside} of {len(errors)} within the interval; median error "
+        f"{math.expm1(statistics.median(errors)):.0%}"
+    )
+
+
+def _print_collectives(step: list[dict[str, Any]], bundle: Bundle) -> None:
+    """Print the kernels of NCCL in one step beside the collectives that perfcli counts."""
+    ran = Counter(str(each["args"].get("Collective name", each["name"])) for each in step)
+    counted: Counter[str] = Counter()
+    for extern in bundle.run.externs:
+        for call in extern.calls:
+            if call.work is not None and call.work.family == "collective":
+                counted[call.work.variant] += call.count
+    print(f"    collectives that ran {dict(ran)}; counted {dict(counted)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("device", "report", "rank"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--names", nargs="*")
+    parser.add_argument("--seconds", type=float, default=140)
+    parser.add_argument("--target", default="h200")
+    parser.add_argument("--python", help="the interpreter that compiles without a GPU")
+    parser.add_argument("--name", default="", help="of one rank: what it does")
+    parser.add_argument("--cache", default="")
+    options = parser.parse_args()
+    return {"device": measure, "report": report, "rank": be_rank}[options.what](options)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

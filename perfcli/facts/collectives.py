@@ -1,0 +1,48 @@
+"""Counts what one rank sends and receives in a collective operation."""
+
+from __future__ import annotations
+
+from perfcli.model import OperatorWork
+
+_NAMES = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "all_to_all",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "wait_tensor": "wait",
+}
+"""How the name of an operator begins, and what it does."""
+_LIBRARIES = ("_c10d_functional.", "_c10d_functional_autograd.", "_dtensor.shard_dim_")
+
+
+def name_collective(operator: str) -> str:
+    """Return ``all_reduce`` for ``_c10d_functional.all_reduce_.default``; empty for an operator
+    that is no collective."""
+    name = operator.removeprefix("torch.ops.")
+    library = next((each for each in _LIBRARIES if name.startswith(each)), None)
+    if library is None:
+        return ""
+    name = name.removeprefix(library)
+    return next((kind for begin, kind in _NAMES.items() if name.startswith(begin)), "")
+
+
+def count_collective(name: str, size: int, ranks: int, dtype: str = "bf16") -> OperatorWork:
+    """Return the work of one rank. ``size``: the bytes of the whole, which for a gather is the
+    output and for a scatter the input.
+
+    What is sent is what an algorithm must send that uses every link alike: an all-reduce sends all
+    but a rank's own share twice, once to add it up and once to spread the sum; gather, scatter
+    and exchange send it once; a broadcast passes the whole on.
+    """
+    if name == "wait":  # it moves nothing itself
+        return OperatorWork("collective", dtype, 0.0, 0.0, 0.0, {"ranks": float(ranks)}, name)
+    others = (ranks - 1) / ranks
+    rounds = {"all_reduce": 2.0 * others, "broadcast": float(ranks > 1)}
+    sent = rounds.get(name, others) * size
+    share = size / ranks
+    read = share if name == "all_gather" else size
+    written = share if name == "reduce_scatter" else size
+    sizes = {"ranks": float(ranks), "sent": sent, "received": sent}
+    return OperatorWork("collective", dtype, 0.0, float(read), float(written), sizes, name)
