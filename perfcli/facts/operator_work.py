@@ -16,7 +16,12 @@ Arguments = Mapping[str, OptionValue]
 
 _ALIGNMENT = 8
 """Elements: a leading dimension that is no multiple of so many bars the fast kernels."""
-_PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+_PRECISIONS = {
+    "bfloat16": "bf16", "float16": "fp16", "float32": "fp32",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8",
+}  # fmt: skip
+_VIEWS = ("view_as_complex", "view_as_real")
+"""Operators that move nothing, although the wrapper calls them."""
 _WEIGHTS = ("convolution", "_convolution", "cudnn_convolution")
 
 
@@ -40,7 +45,8 @@ def count_operator_work(
         found = None  # called in a way that these counts do not know
     nothing: Counted = ("other", 0.0, {}, name)
     family, flops, sizes, variant = found or nothing
-    read, written = float(_bytes(reads)), float(_bytes(writes))
+    moves = name not in _VIEWS
+    read, written = float(moves * _bytes(reads)), float(moves * _bytes(writes))
     if family == "other":
         sizes = {"row": float(reads[0].shape[-1] if reads and reads[0].shape else 1)}
     precision = _precision(reads or writes, arguments)
@@ -83,7 +89,7 @@ Counted = tuple[OperatorFamily, float, dict[str, float], str]
 
 
 def _product(name: str, reads: Sequence[Buffer], _arguments: Arguments) -> Counted:
-    """Count ``mm(a, b)``, ``addmm(c, a, b)`` and their batches."""
+    """Count ``mm(a, b)``, ``addmm(c, a, b)``, their batches, and products of 8-bit numbers."""
     *added, left, right = reads[:3] if name in ("addmm", "baddbmm") else reads[:2]
     m, k = left.shape[-2:]
     n = right.shape[-1]
@@ -100,6 +106,46 @@ def _product(name: str, reads: Sequence[Buffer], _arguments: Arguments) -> Count
         "added": name == "baddbmm" or whole,
     }  # fmt: skip
     return "product", 2.0 * batch * m * n * k, _numbers(sizes), ""
+
+
+def _grouped(_name: str, reads: Sequence[Buffer], _arguments: Arguments) -> Counted:
+    """Count ``_grouped_mm(a, b, offs)``: how many rows each group has only values tell, so that all
+    rows are taken to be in groups of the same size. A matrix of weights for each group is a batch;
+    with two plain matrices the inner dimension is shared out."""
+    left, right = reads[:2]
+    k, n = left.shape[-1], right.shape[-1]
+    offsets = next((each for each in reads[2:] if each.dtype == "int32"), None)
+    groups = offsets.shape[0] if offsets is not None else math.prod(left.shape[:-2])
+    m = math.prod(left.shape) // k
+    if right.shape[-2] != k or min(m, n, k, groups) < 1:
+        raise ValueError("not the operands of a product")
+    flops = 2.0 * m * n * k
+    if len(left.shape) == len(right.shape) == 2:
+        k = -(-k // groups)
+    elif len(right.shape) == 2:  # columns are shared out
+        n, m = -(-n // groups), m // groups
+        flops /= groups
+    else:
+        m = -(-m // groups)
+    first, second = _layout(left), _layout(right)
+    align = math.gcd(_ALIGNMENT, first[1], second[1], n)
+    sizes = {
+        "m": m, "n": n, "k": k, "batch": groups, "left": first[0], "right": second[0],
+        "align": align, "batched": True, "bias": False, "added": False,
+    }  # fmt: skip
+    return "product", flops, _numbers(sizes), GROUPED
+
+
+GROUPED = "grouped"
+"""The variant of a product whose rows are shared out among groups by values."""
+
+
+def _packed(name: str, reads: Sequence[Buffer], _arguments: Arguments) -> Counted:
+    """Count a product with packed weights, whose first dimension is that of the result's columns,
+    by eights where they have four bits."""
+    rows, weights = reads[:2]
+    columns = weights.shape[0] * (8 if "int4" in name else 1)
+    return "other", 2.0 * math.prod(rows.shape) * columns, {}, name
 
 
 def _layout(matrix: Buffer) -> tuple[int, int]:
@@ -200,7 +246,9 @@ def _numbers(sizes: Mapping[str, float]) -> dict[str, float]:
 
 
 _COUNTS: dict[str, Callable[[str, Sequence[Buffer], Arguments], Counted]] = {
-    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm"), _product),
+    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "_int_mm", "_scaled_mm"), _product),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), _grouped),
+    **dict.fromkeys(("_weight_int4pack_mm", "_weight_int8pack_mm"), _packed),
     **dict.fromkeys(_WEIGHTS, _convolution),
     "convolution_backward": _convolution,
     **{

@@ -14,7 +14,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +178,8 @@ def estimate_call(work: OperatorWork, target: Target) -> TimeEstimate | None:
 
 
 def _estimate_call(work: OperatorWork, target: Target, table: OperatorTable) -> TimeEstimate | None:
+    if work.family == "product" and work.precision in _EIGHT_BITS:
+        return _estimate_of_eight_bits(work, target, table)
     parts = parts_of(work)
     if not parts:
         return None
@@ -192,12 +194,37 @@ def _estimate_call(work: OperatorWork, target: Target, table: OperatorTable) -> 
         seconds += micros * 1e-6
         squares += (micros * 1e-6 * spread * (DERIVED_SPREAD if derived else 1.0)) ** 2
         doubts += [doubt] if doubt else []
+    if work.variant == "grouped":
+        doubts.append("groups are taken to be of the same size")
     width = math.sqrt(squares) / seconds
     return TimeEstimate(
         seconds,
         seconds * math.exp(-width),
         seconds * math.exp(width),
         doubts=tuple(dict.fromkeys(doubts)),
+    )
+
+
+_EIGHT_BITS = ("int8", "fp8")
+
+
+def _estimate_of_eight_bits(
+    work: OperatorWork, target: Target, table: OperatorTable
+) -> TimeEstimate | None:
+    """Return the estimate of a product of 8-bit numbers: matrix units take two of them where they
+    take one of bfloat16, so that it is a bfloat16 product of half the depth. None on a GPU whose
+    matrix units have no such numbers."""
+    if not target.peak_flops.get(work.precision):
+        return None
+    sizes = {**work.sizes, "k": max(work.sizes["k"] / 2, 1.0)}
+    found = _estimate_call(replace(work, precision="bf16", sizes=sizes), target, table)
+    if found is None:
+        return None
+    return replace(
+        found,
+        low=found.seconds * (found.low / found.seconds) ** _BEYOND,
+        high=found.seconds * (found.high / found.seconds) ** _BEYOND,
+        doubts=(*found.doubts, "taken as a bfloat16 product of half the depth"),
     )
 
 

@@ -228,7 +228,7 @@ def _why_not(kernel: KernelFacts) -> str:
     if kernel.unknown_sizes:
         return "its size depends on values that only a run knows"
     if kernel.kind == "user":
-        return "it is a kernel of your own, and its grid is not known here"
+        return "it is a kernel of your own, and its launches could not be followed"
     if any(c.work is not None and c.work.retries for c in kernel.candidates):
         return "how often its 16-bit atomic updates are tried again depends on data"
     return "its work could not be counted"
@@ -281,6 +281,8 @@ def _list_doubts(candidate: Candidate) -> Iterator[str]:
         yield "how often a loop runs depends on data"
     if work.warp.issued.get("async-copy"):
         yield "no pipelined kernel was in the calibration"
+    if work.warp.issued.get("tensor"):
+        yield "no kernel that multiplies matrices was in the calibration"
 
 
 _SPILL_THRESHOLD = 16

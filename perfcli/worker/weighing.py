@@ -19,15 +19,20 @@ import msgspec
 from perfcli.blobs import unpack
 from perfcli.errors import PerfcliError, wants_tracebacks
 from perfcli.facts.binary.sass import parse_annotated
+from perfcli.facts.occupancy import lower_bound_seconds
 from perfcli.facts.work import COUNTING
-from perfcli.model import Bundle, Candidate, KernelFacts, LaunchWork
+from perfcli.model import Bundle, Candidate, KernelFacts, LaunchWork, Target
 from perfcli.storing.whole import write_whole
 
 
 def weigh(bundle: Bundle, cache_dir: Path) -> Bundle:
     """Return the bundle with the work of each candidate of its kernels, as far as it can be told;
     what was counted before comes from the cache."""
-    kernels = tuple(_add_work(kernel, bundle.blobs, cache_dir) for kernel in bundle.run.kernels)
+    target = bundle.run.target
+    kernels = tuple(
+        _follow_accesses(_add_work(kernel, bundle.blobs, cache_dir), bundle.blobs, target)
+        for kernel in bundle.run.kernels
+    )
     return replace(bundle, run=replace(bundle.run, kernels=kernels, weighed=True))
 
 
@@ -46,6 +51,39 @@ def _add_work(kernel: KernelFacts, blobs: Mapping[str, str], cache_dir: Path) ->
     notes = tuple(dict.fromkeys((*kernel.notes, *_explain(source, found, blobs, kernel))))
     weighed = tuple(replace(c, work=work) for c, work in pairs)
     return replace(kernel, candidates=weighed, notes=notes)
+
+
+def _follow_accesses(
+    kernel: KernelFacts, blobs: Mapping[str, str], target: Target | None
+) -> KernelFacts:
+    """Return a user's kernel with the bytes that its accesses move, where these can be followed;
+    until then it is taken to move all of each tensor that it is given."""
+    weighed = next((c for c in kernel.candidates if c.work is not None), None)
+    if kernel.kind != "user" or weighed is None or target is None:
+        return kernel
+    from perfcli.facts.work.moved import count_moved
+    from perfcli.facts.work.ttgir import parse_module
+
+    assert weighed.work is not None and weighed.ttgir is not None
+    module = parse_module(unpack(blobs[weighed.ttgir]))
+    try:
+        found = count_moved(module, kernel.scalars, weighed.work.grid, kernel.buffers)
+    except _UNCOUNTABLE:
+        if wants_tracebacks():
+            raise
+        return kernel
+    if found is None:
+        note = "what it moves depends on values: taken as all of each tensor that it is given"
+        return replace(kernel, notes=tuple(dict.fromkeys((*kernel.notes, note))))
+    moved = sum(found)
+    again = (kernel.bytes_swept or 0) - (kernel.bytes_moved or 0)
+    return replace(
+        kernel,
+        bytes_read=found[0],
+        bytes_written=found[1],
+        bytes_swept=None if kernel.bytes_swept is None else moved + again,
+        lower_bound_seconds=lower_bound_seconds(moved, target),
+    )
 
 
 def _explain(
@@ -118,7 +156,7 @@ def _work_of(
     from perfcli.facts.work.memory_accesses import name_axes
     from perfcli.facts.work.ttgir import parse_module
 
-    grid = grid_of(source, candidate.config, kernel.sizes)
+    grid = grid_of(source, candidate.config, kernel.sizes, kernel.scalars)
     if grid is None or candidate.ttgir is None or candidate.sass is None:
         return None
     ttgir = unpack(blobs[candidate.ttgir])

@@ -43,20 +43,42 @@ def read_operands(kernel: Any) -> Operands:
 def user_operands(node: Any) -> Operands:
     """Return the operands of a call of a kernel that the user wrote
     (``ir.UserDefinedTritonKernel``). What it writes counts as in place: Inductor hands it a buffer
-    that exists."""
+    that exists. Its whole-number arguments are its scalars, and so is its grid, by the names that
+    the launcher has for it."""
     try:
         written = {buffer.get_name() for buffer in node.mutable_args}
         tensors = {k: v for k, v in node.kwargs.items() if hasattr(v, "get_stride")}
         return Operands(
             tuple(
                 _buffer(
-                    argument, t.get_name(), "inplace" if t.get_name() in written else "input", t
+                    argument,
+                    t.get_name(),
+                    "inplace" if t.get_name() in written else "input",
+                    t,
+                    _hint(_product(t.get_size())),
                 )
                 for argument, t in tensors.items()
-            )
+            ),
+            scalars=dict(_user_scalars(node)),
         )
     except Exception:  # as above
         return NOTHING
+
+
+def _user_scalars(node: Any) -> Iterator[tuple[str, int]]:
+    """Yield the whole numbers among the arguments of a user's kernel, and what the launcher gets
+    besides: the grid (``_grid_0``) or, where each configuration has a grid of its own, the sizes
+    that these depend on (``_launcher_s0``)."""
+    for name, value in node.kwargs.items():
+        if isinstance(value, int) or getattr(value, "is_integer", False):
+            yield name, _hint(value)
+    if len(node.grid) == 1:
+        yield from ((f"_grid_{place}", _hint(size)) for place, size in enumerate(node.grid[0]))
+        return
+    symbols: dict[Any, None] = {}
+    for size in (size for grid in node.grid for size in grid):
+        symbols |= dict.fromkeys(sorted(getattr(size, "free_symbols", ()), key=str))
+    yield from ((f"_launcher_s{number}", _hint(each)) for number, each in enumerate(symbols))
 
 
 def correct_roles(buffers: tuple[Buffer, ...], facts: SourceFacts | None) -> tuple[Buffer, ...]:

@@ -24,7 +24,8 @@ def _read_call(operator: str, node: Any) -> tuple[tuple[str, ...], OperatorCall 
     try:
         named = _arguments(node)
         reads = [_tensor(name, t, "input") for name, value in named for t in _tensors(value)]
-        writes = [_tensor("", each, "output") for each in _results(node)]
+        written = [*_results(node), *_list_mutated(node, named)]
+        writes = [_tensor("", each, "output") for each in written]
         plain = {name: value for name, given in named if (value := _plain(given)) is not None}
         plain |= _precision(operator, reads)
         if name_collective(operator) and (ranks := _count_ranks(node, plain)):
@@ -71,6 +72,19 @@ def _tensors(value: Any) -> Iterator[Any]:
             yield from _tensors(each)
     elif hasattr(value, "get_size") and hasattr(value, "get_stride"):
         yield value
+
+
+def _list_mutated(node: Any, named: list[tuple[str, Any]]) -> Iterator[Any]:
+    """Yield the tensors that an operator of the user's own overwrites, by its schema. Those of
+    torch (``index_put_``) write a part of them, and nobody knows which."""
+    overload = getattr(node, "op_overload", None)
+    schema = getattr(overload, "_schema", None)
+    if schema is None or str(overload).startswith(("aten.", "prims.", "inductor.")):
+        return
+    mutated = {a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write}
+    for name, value in named:
+        if name in mutated:
+            yield from _tensors(value)
 
 
 def _results(node: Any) -> list[Any]:

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfcli.compile.capture.buffers import NOTHING, Operands, correct_roles, read_operands
+from perfcli.compile.capture.buffers import (
+    NOTHING,
+    Operands,
+    correct_roles,
+    read_operands,
+    user_operands,
+)
 from perfcli.model import Buffer, SourceFacts
 
 # By the reduction that the kernel began: the operator that a method of a tensor calls.
@@ -89,6 +95,16 @@ def read_use(kernel: Any) -> Use:
         return Use(operands, _touched(kernel, operands.buffers), _read_finishing(kernel))
     except Exception:  # an estimate: whatever it stumbles over, the kernel itself is fine
         return Use(operands)
+
+
+def read_user_use(node: Any) -> Use:
+    """Return what a kernel that the user wrote works on: all of every tensor that it is given, as
+    far as the worker can tell. The parent follows its accesses (``facts/work/moved.py``)."""
+    operands = user_operands(node)
+    if not operands.buffers:
+        return Use(operands)
+    touched = sum(b.bytes * (b.is_read + b.is_written) for b in operands.buffers)
+    return Use(operands, touched)
 
 
 def _touched(kernel: Any, buffers: Sequence[Buffer]) -> int | None:

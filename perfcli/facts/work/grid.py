@@ -1,4 +1,5 @@
-"""Gives the grid that Inductor launches a kernel with, from its source, sizes and configuration.
+"""Gives the grid that Inductor launches a kernel with, from its source, sizes and configuration;
+that of a user's kernel from what the launcher is called with.
 
 The rules are those of ``torch/_inductor/runtime/triton_heuristics.py`` (``GridExpr``), as in torch
 2.11 to 2.13.
@@ -16,20 +17,25 @@ MOST_BLOCKS_Y = 65535
 """CUDA's limit on the second dimension of a grid."""
 
 
-def grid_of(source: str, config: Mapping[str, int], sizes: Mapping[str, int]) -> Grid | None:
+def grid_of(
+    source: str,
+    config: Mapping[str, int],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, int] | None = None,
+) -> Grid | None:
     """Return the grid of a launch; None where the source does not say how it is made.
 
     ``config`` is the launch configuration (``XBLOCK`` …), ``sizes`` the iteration space (``x``,
-    ``r0_`` …).
+    ``r0_`` …), ``scalars`` are the whole numbers that the launcher gets.
     """
     meta = _inductor_meta(source)
     rule = _RULES.get(str(meta.get("grid_type")))
     if rule is None:
         return None
-    numels = {f"{name}numel": size for name, size in sizes.items()}
+    numels = {f"{name}numel": size for name, size in sizes.items()} | dict(scalars or {})
     try:
         return rule(meta, dict(config), numels)
-    except (KeyError, TypeError, ZeroDivisionError):
+    except (KeyError, TypeError, ValueError, SyntaxError, ZeroDivisionError):
         return None
 
 
@@ -120,6 +126,46 @@ def _combo(
     return x, _blocks(y, z), z
 
 
+def _fixed(meta: Mapping[str, Any], _: Mapping[str, int], numels: Mapping[str, int]) -> Grid:
+    x, y, z = (numels[name] for name in meta["fixed_grid"])
+    return x, y, z
+
+
+def _precomputed(
+    meta: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str, int]
+) -> Grid:
+    """Return the grid that stands beside the configuration, an expression for each dimension."""
+    for known in meta["precomputed_grids"]:
+        if all(config.get(name, value) == value for name, value in known["config"].items()):
+            found = [_compute(ast.parse(text, mode="eval").body, numels) for text in known["python"]]
+            x, y, z = (*found, 1, 1)[:3]
+            return x, y, z
+    raise KeyError("no such configuration")
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: int.__add__,
+    ast.Sub: int.__sub__,
+    ast.Mult: int.__mul__,
+    ast.FloorDiv: int.__floordiv__,
+    ast.Mod: int.__mod__,
+}
+
+
+def _compute(node: ast.expr, numbers: Mapping[str, int]) -> int:
+    """Return the value of an expression of whole numbers. Raises ValueError for others."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.Name):
+        return numbers[node.id]
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = _compute(node.left, numbers), _compute(node.right, numbers)
+        return _OPERATORS[type(node.op)](left, right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_compute(node.operand, numbers)
+    raise ValueError(ast.unparse(node))
+
+
 _RULES: dict[str, Callable[[Mapping[str, Any], dict[str, int], Mapping[str, int]], Grid]] = {
     "Grid1D": _one,
     "Grid2D": _two,
@@ -128,6 +174,8 @@ _RULES: dict[str, Callable[[Mapping[str, Any], dict[str, int], Mapping[str, int]
     "MixOrderReductionGrid": _mix_order,
     "CooperativeReductionGrid": _cooperative,
     "SplitScanGrid": _split_scan,
+    "FixedGrid": _fixed,
+    "PrecomputedGrid": _precomputed,
     "SequentialComboKernelGrid": lambda meta, config, numels: _combo(meta, config, numels, sum),
     "RoundRobinComboKernelGrid": lambda meta, config, numels: _combo(
         meta, config, numels, lambda blocks: max(blocks) * len(blocks)

@@ -197,6 +197,8 @@ def test_a_kernel_written_by_hand(compile_bundle: Callable[..., Bundle]) -> None
     assert written.best
     assert (written.best.registers or 0) > 0
     assert "def scaled_sum(" in unpack(bundle.blobs[written.source])
+    assert (written.bytes_read, written.bytes_written) == (800_000, 400_000)
+    assert {"count": 100_000, "_grid_0": 98}.items() <= written.scalars.items()
     assert generated.kind == "pointwise"
     assert generated.launches == 1
     # Its input was written in place by the user's kernel; it counts all the same.

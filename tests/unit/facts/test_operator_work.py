@@ -10,7 +10,10 @@ import pytest
 from perfcli.facts.operator_work import _base_name, count_operator_work
 from perfcli.model import Buffer, OperatorWork
 
-SIZES = {"bfloat16": 2, "float16": 2, "float32": 4, "int64": 8}
+SIZES = {
+    "bfloat16": 2, "float16": 2, "float32": 4, "int64": 8, "int32": 4, "int8": 1,
+    "float8_e4m3fn": 1, "complex64": 8,
+}  # fmt: skip
 
 
 def tensor(
@@ -166,3 +169,50 @@ def test_without_tensors_there_is_no_work() -> None:
 )
 def test_names_lose_their_library_and_overload(name: str, base: str) -> None:
     assert _base_name(name) == base
+
+
+def test_products_of_8_bit_numbers_count_like_others() -> None:
+    x, w = tensor(256, 512, dtype="int8"), tensor(512, 1024, dtype="int8", stride=(1, 512))
+    found = count("aten._int_mm.out", [x, w], [tensor(256, 1024, dtype="int32")])
+    assert (found.family, found.precision) == ("product", "int8")
+    assert found.flops == 2 * 256 * 512 * 1024
+    assert (found.read, found.written) == (256 * 512 + 512 * 1024, 4 * 256 * 1024)
+
+
+def test_a_scaled_product_reads_its_scales() -> None:
+    x = tensor(256, 512, dtype="float8_e4m3fn")
+    w = tensor(512, 1024, dtype="float8_e4m3fn", stride=(1, 512))
+    scales = [tensor(256, 1, dtype="float32"), tensor(1, 1024, dtype="float32")]
+    found = count("aten._scaled_mm.out", [x, w, *scales], [tensor(256, 1024)])
+    assert (found.family, found.precision) == ("product", "fp8")
+    assert found.read == 256 * 512 + 512 * 1024 + 4 * 256 + 4 * 1024
+
+
+def test_groups_share_rows_evenly() -> None:
+    """256 rows, 4 matrices of weights: each row is multiplied with one of them."""
+    x, w, ends = tensor(256, 64), tensor(4, 64, 128), tensor(4, dtype="int32")
+    found = count("aten._grouped_mm.default", [x, w, ends], [tensor(256, 128)])
+    assert (found.family, found.variant) == ("product", "grouped")
+    assert found.flops == 2 * 256 * 64 * 128
+    assert [found.sizes[name] for name in ("m", "k", "n", "batch")] == [64, 64, 128, 4]
+    assert found.read == 2 * (256 * 64 + 4 * 64 * 128) + 4 * 4
+
+
+def test_gradients_of_grouped_weights_share_the_rows_that_they_sum_over() -> None:
+    x, g, ends = tensor(64, 256, stride=(1, 64)), tensor(256, 128), tensor(4, dtype="int32")
+    found = count("aten._grouped_mm.default", [x, g, ends], [tensor(4, 64, 128)])
+    assert found.flops == 2 * 256 * 64 * 128
+    assert [found.sizes[name] for name in ("m", "k", "n", "batch")] == [64, 64, 128, 4]
+
+
+def test_packed_weights_have_two_numbers_in_a_byte() -> None:
+    w = tensor(128, 4, 32, 4, dtype="int32")
+    found = count("aten._weight_int4pack_mm.default", [tensor(256, 512), w], [tensor(256, 1024)])
+    assert found.flops == 2 * 256 * 512 * 1024
+    assert found.read == 2 * 256 * 512 + 512 * 1024 / 2
+
+
+def test_a_view_moves_nothing() -> None:
+    pairs, complex_ = tensor(64, 2, dtype="float32"), tensor(64, dtype="complex64")
+    found = count("aten.view_as_complex.default", [pairs], [complex_])
+    assert (found.read, found.written) == (0, 0)

@@ -567,3 +567,22 @@ def test_the_host_by_hand() -> None:
     expected += 11 * of["attention backward"]
     found = operators.estimate_host(13, calls, H200)
     assert found == pytest.approx(expected * 1e-6)
+
+
+def test_eight_bits_are_twice_as_fast_on_matrix_units() -> None:
+    wide = operators.estimate_call(product(8192, 8192, 8192), H200)
+    small = operators.estimate_call(product(8192, 8192, 8192, "fp8"), H200)
+    assert wide is not None
+    assert small is not None
+    assert 1.7 < wide.seconds / small.seconds < 2.3
+    assert small.high / small.low > wide.high / wide.low
+    assert "taken as a bfloat16 product of half the depth" in small.doubts
+    a100 = targets.get("a100")
+    assert operators.estimate_call(product(1024, 1024, 1024, "fp8"), a100) is None
+
+
+def test_groups_of_unknown_size_are_said() -> None:
+    work = replace(product(64, 128, 64, batch=4.0, batched=1.0), variant="grouped")
+    found = operators.estimate_call(work, H200)
+    assert found is not None
+    assert "groups are taken to be of the same size" in found.doubts

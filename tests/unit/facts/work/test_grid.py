@@ -53,6 +53,31 @@ def test_the_grid_is_inductors(
     assert grid_of(meta(text), config, sizes) == grid
 
 
+FIXED = "'grid_type': 'FixedGrid', 'fixed_grid': ['_grid_0', '_grid_1', '_grid_2']"
+EACH = (
+    "'grid_type': 'PrecomputedGrid', 'precomputed_grids': ["
+    "{'config': {'B': 512, 'num_warps': 4}, 'python': ['1954', '1', '1']}, "
+    "{'config': {'B': 1024, 'num_warps': 8}, 'python': ['(1023 + _launcher_s0) // 1024', '2']}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "config", "grid"),
+    [
+        (FIXED, {}, (977, 3, 1)),
+        (EACH, {"B": 512}, (1954, 1, 1)),
+        (EACH, {"B": 1024}, (977, 2, 1)),
+        (EACH, {"B": 2048}, None),
+        (EACH.replace("1954", "open('/')"), {"B": 512}, None),
+    ],
+)
+def test_the_grid_of_a_users_kernel_is_what_the_launcher_gets(
+    text: str, config: dict[str, int], grid: tuple[int, int, int] | None
+) -> None:
+    given = {"_grid_0": 977, "_grid_1": 3, "_grid_2": 1, "_launcher_s0": 1_000_000}
+    assert grid_of(meta(text), config, {}, given) == grid
+
+
 def test_a_grid_of_an_unknown_kind_is_not_guessed() -> None:
     assert grid_of(meta("'grid_type': 'HilbertCurve'"), {"XBLOCK": 1}, {"x": 5}) is None
     assert grid_of("def k(): pass\n", {"XBLOCK": 1}, {"x": 5}) is None
