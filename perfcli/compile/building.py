@@ -185,6 +185,7 @@ def _fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any])
     if isinstance(tensor, FakeTensor) and tensor.fake_mode is mode:
         return tensor
     if id(tensor) not in converted:
+        _refuse_unplain(tensor)
         with mode, torch.no_grad():
             made: Any
             if is_traceable_wrapper_subclass(tensor):  # a DTensor, a quantised weight
@@ -205,6 +206,22 @@ def _fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any])
                 made.requires_grad_()
         converted[id(tensor)] = (made, tensor)
     return converted[id(tensor)][0]
+
+
+def _refuse_unplain(tensor: Any) -> None:
+    """Raise UserCodeFailed for a tensor whose shape is a matter of values."""
+    import torch
+
+    if tensor.is_nested:
+        raise UserCodeFailed(
+            "a nested tensor has lengths that only values tell: pass its values and offsets, and "
+            "make it inside of the model with torch.nested.nested_tensor_from_jagged"
+        )
+    if tensor.layout is not torch.strided:
+        raise UserCodeFailed(
+            f"a sparse tensor ({tensor.layout}) has a size that only values tell: pass its parts, "
+            "or leave it out of what is compiled"
+        )
 
 
 def _convert_attributes(part: Any, convert: Any) -> None:

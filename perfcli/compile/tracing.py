@@ -241,9 +241,38 @@ def attribute_failure(error: Exception, capture: Capture) -> Exception:
             f"({_cure_of_unknown(error)})",
             detail=users_traceback(error),
         )
+    said = _name_unfollowed(error)
+    if said:
+        return UserCodeFailed(said, detail=users_traceback(error))
     return UserCodeFailed(
         f"the model failed while it was traced: {_headline(error)}", detail=users_traceback(error)
     )
+
+
+_NO_SHAPE = re.compile(r"no fake impl registered for <CustomOpDef\(([\w:.]+)\)>")
+
+
+def _name_unfollowed(error: Exception) -> str:
+    """Return one line for what can't be traced without values, with what to do; empty for all
+    else."""
+    text = str(error)
+    if found := _NO_SHAPE.search(text):
+        return (
+            f"the operator {found[1]} does not say the shape of its result, which torch.compile "
+            f'needs: put @torch.library.register_fake("{found[1]}") above a function with the same '
+            "arguments that returns torch.empty_like(x), or what fits"
+        )
+    if "nested_int_memo" in text:
+        return (
+            "attention over nested (jagged) tensors depends on lengths that only values tell: "
+            "compile it with padded tensors, or use flex_attention with a block mask"
+        )
+    if wants_device(error) and "sparse" in users_traceback(error):
+        return (
+            "sparse tensors are made from values, and there is no device to compute them on: "
+            "leave them out of what is compiled, or use --device cuda on a machine with a GPU"
+        )
+    return ""
 
 
 def _cure_of_unknown(error: Any) -> str:
