@@ -137,7 +137,9 @@ def _precomputed(
     """Return the grid that stands beside the configuration, an expression for each dimension."""
     for known in meta["precomputed_grids"]:
         if all(config.get(name, value) == value for name, value in known["config"].items()):
-            found = [_compute(ast.parse(text, mode="eval").body, numels) for text in known["python"]]
+            found = [
+                _compute(ast.parse(text, mode="eval").body, numels) for text in known["python"]
+            ]
             x, y, z = (*found, 1, 1)[:3]
             return x, y, z
     raise KeyError("no such configuration")
