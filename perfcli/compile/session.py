@@ -348,8 +348,10 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
 
 
 def _run_script_here(session: Session) -> tuple[Capture, Any, Any]:
+    from perfcli.compile import tracing
     from perfcli.compile.scripts import run
 
+    tracing.generate_here()
     capture = Capture()
     ran = run.run_on_device(session.request, capture)
     session.compiled = ran.calls

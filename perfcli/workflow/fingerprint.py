@@ -107,6 +107,7 @@ def _identify_script(request: CompileRequest) -> dict[str, Any]:
         **asdict(script),
         "file": "" if script.module else _hash_file(os.path.join(request.folder, script.path)),
         "folder": request.folder or os.getcwd(),
+        "on_device": request.on_device,
     }
 
 

@@ -118,6 +118,8 @@ def make_jobs(
     for side in sides:
         asked = question.ask_side(side)
         reference = pin_reference(read_reference(asked.scenario))
+        # A script runs as it is where its device was asked for and is here.
+        here = question.device == "cuda" and not question.target and targets.has_gpu()
         params, preset, varied = _read_params(asked, reference)
         interpreter = probe(side.python)
         request = build_request(
@@ -133,6 +135,7 @@ def make_jobs(
             varied=varied,
             world=question.world,
             inputs=asked.inputs,
+            on_device=reference.script is not None and here,
             script=reference.script,
         )
         made.append(make_job(request, interpreter))

@@ -168,6 +168,9 @@ def _cores(threads: int | None) -> tuple[int, tuple[int, ...]]:
 
 def why_not(jobs: Sequence[Job], setting: Setting) -> str:
     """Return why these can't be measured though the device is there; empty where they can."""
+    for job in jobs:
+        if job.request.script is not None:
+            return f"{job.request.scenario} is a script, and steps of scripts are not timed"
     if setting.fake is not None or setting.device == "cpu":
         return ""
     for job in jobs:

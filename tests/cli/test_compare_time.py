@@ -447,3 +447,24 @@ def test_a_log_names_what_is_going_on(timed: Any, monkeypatch: pytest.MonkeyPatc
         "both: compiling kernels",
         "both: measuring for up to 20 s",
     ]
+
+
+def test_a_script_runs_on_the_gpu_that_was_asked_for(a_gpu: None, tmp_path: Path) -> None:
+    """It is run there and nowhere else, and its steps are not timed."""
+    from perfcli.workflow.request import Question, Side, make_jobs
+    from perfcli.workflow.setting import MeasuringOptions, Setting, why_not
+
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nf = torch.compile(abs)\nf(torch.ones(3))\n")
+
+    def make(**how: Any) -> Any:
+        (job,) = make_jobs(Question(str(script), **how), [Side()], executor.fake_interpreter)
+        return job
+
+    asked, usual = make(device="cuda"), make()
+    assert asked.request.on_device
+    assert not usual.request.on_device
+    assert not make(target="h100").request.on_device
+    assert asked.fingerprint != usual.fingerprint
+    setting = Setting(MeasuringOptions(), "cuda", 20.0, 1, None, ())
+    assert "steps of scripts are not timed" in why_not([asked], setting)
