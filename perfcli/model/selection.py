@@ -25,6 +25,8 @@ class Implementation:
     """The template's kernel compiled; None for what is none, and where it did not compile."""
     estimate: TimeEstimate | None = None
     """How long it is estimated to take; None where nothing was estimated."""
+    host_seconds: float = 0.0
+    """What the host takes to call it: where Inductor times shorter ones, it measures that."""
     measured_seconds: float | None = None
     """What Inductor measured, on a device."""
     left_out: str = ""
@@ -32,10 +34,10 @@ class Implementation:
 
     @property
     def seconds(self) -> float | None:
-        """Return its time: the measured one, or else the estimate."""
+        """Return its time as Inductor measured it, or else as it is expected to."""
         if self.measured_seconds is not None:
             return self.measured_seconds
-        return self.estimate.seconds if self.estimate else None
+        return max(self.estimate.seconds, self.host_seconds) if self.estimate else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,13 @@ class Selection:
     def within(self) -> int:
         """Return how many implementations may be the fastest as far as the estimate knows: their
         intervals begin below the end of the expected winner's."""
-        known = [each.estimate for each in self.implementations if each.estimate is not None]
-        best = min(known, key=lambda estimate: estimate.seconds, default=None)
-        return 0 if best is None else sum(each.low <= best.high for each in known)
+        known = [
+            (max(e.seconds, each.host_seconds), max(e.low, each.host_seconds), each)
+            for each in self.implementations
+            if (e := each.estimate) is not None
+        ]
+        _, _, best = min(known, key=lambda found: found[0], default=(0.0, 0.0, None))
+        if best is None or best.estimate is None:
+            return 0
+        end = max(best.estimate.high, best.host_seconds)
+        return sum(low <= end for _, low, _ in known)

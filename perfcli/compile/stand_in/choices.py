@@ -32,7 +32,12 @@ from perfcli.model import (
 )
 from perfcli.predict.moved_bytes import estimate_bytes
 from perfcli.predict.operators import estimate_call
-from perfcli.predict.templates import TemplateWork, describe_template, estimate_template
+from perfcli.predict.templates import (
+    TemplateWork,
+    count_host_seconds,
+    describe_template,
+    estimate_template,
+)
 
 CHOICES = "implementations of operators, timed on the device: taken as estimated (×{})"
 FUSIONS = "fusions, timed on the device: taken as estimated (×{})"
@@ -118,9 +123,9 @@ class _Answers:
                 known = self._judge_template(each, made[id(each)], reads, result, tf32)
             else:
                 known = self._judge_others(each, reads, result, tf32)
+            known = with_changes(known, host_seconds=count_host_seconds(known.kind, self._target))
             each.annotations[KNOWN] = known
-            seconds = known.estimate.seconds if known.estimate else math.inf
-            timings[each] = seconds * 1e3
+            timings[each] = math.inf if known.seconds is None else known.seconds * 1e3
         if all(map(math.isinf, timings.values())):
             others = [each for each in choices if id(each) not in made]
             timings[(others or list(choices))[0]] = 1.0
@@ -206,7 +211,10 @@ class _Answers:
         if (candidate.stack_bytes or 0) // 4 > n_spills_threshold:
             return math.inf, path
         estimate = self._estimate_module(source, candidate)
-        return (estimate.seconds * 1e3 if estimate else math.inf), path
+        if estimate is None:
+            return math.inf, path
+        host = count_host_seconds("template", self._target)
+        return max(estimate.seconds, host) * 1e3, path
 
     def _estimate_module(self, source: str, candidate: Candidate) -> TimeEstimate | None:
         moved = _count_arguments(source)
