@@ -30,6 +30,7 @@ from perfcli.model import (
     Prepared,
     Report,
     Run,
+    Selection,
     StepEstimate,
     TimeChange,
     TimeEstimate,
@@ -302,6 +303,37 @@ def _describe_run(run: Run) -> dict[str, Any]:
         "compile_seconds": dict(run.compile_seconds),
         "compile_cpu_seconds": run.compile_work.cpu_seconds if run.compile_work else None,
         "notes": list(run.notes),
+        **(
+            {"selections": [_describe_selection(s) for s in run.selections]}
+            if run.selections
+            else {}
+        ),
+    }
+
+
+def _describe_selection(selection: Selection) -> dict[str, Any]:
+    return {
+        "operator": selection.operator,
+        "operands": list(selection.operands),
+        "implementations": [
+            {
+                "name": each.name,
+                "kind": each.kind,
+                "config": dict(each.config),
+                "registers": each.candidate.registers if each.candidate else None,
+                "spilled_words": each.candidate.spilled_words if each.candidate else None,
+                "shared_bytes": each.candidate.shared_bytes if each.candidate else None,
+                "estimated_seconds": each.estimate.seconds if each.estimate else None,
+                "measured_seconds": each.measured_seconds,
+                "left_out": each.left_out or None,
+            }
+            for each in selection.implementations
+        ],
+        "uses": [
+            {"graph": use.graph, "chosen": use.chosen, "kernel": use.kernel or None}
+            for use in selection.uses
+        ],
+        "within_interval": selection.within,
     }
 
 

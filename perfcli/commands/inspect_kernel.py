@@ -106,7 +106,7 @@ def inspect_kernel(
             output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
         return 0
     text = _source(found, facts, context.notes)
-    output.show(output.screen().kernel(number, facts, text, candidate), json)
+    output.show(output.screen().kernel(number, facts, text, candidate, found.run.selections), json)
     everything = diagnosis.explain(found.run)  # what a rule of ours gets wrong comes after the view
     if try_fixes:
         patient = fixes.Patient(found, everything)

@@ -11,6 +11,7 @@ from perfcli.model.finding import Change, Finding, Proposal
 from perfcli.model.kernel import Candidate, KernelFacts
 from perfcli.model.measurement import SideName
 from perfcli.model.run import Run
+from perfcli.model.selection import Selection
 from perfcli.model.timing import Timing
 from perfcli.model.values import Outcome, Relation
 
@@ -244,7 +245,12 @@ class Screen(Protocol[View_co]):
     ) -> View_co: ...
 
     def kernel(
-        self, number: int, kernel: KernelFacts, source: str | None, candidate: int | None = None
+        self,
+        number: int,
+        kernel: KernelFacts,
+        source: str | None,
+        candidate: int | None = None,
+        selections: Sequence[Selection] = (),
     ) -> View_co: ...
 
     def listing(self, run: Run) -> View_co: ...

@@ -15,7 +15,7 @@ from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, OptionValue, Variant
-from perfcli.options import patches, releases, types
+from perfcli.options import modes, patches, releases, types
 from perfcli.options.catalogue import (
     UNKNOWN,
     Catalogue,
@@ -132,7 +132,7 @@ def make_variant(
     python: str | None = None,
 ) -> Variant:
     """Return a variant from what stands on the command line; of two assignments the later one
-    counts.
+    counts. A mode of ``torch.compile`` (``mode=max-autotune``) sets what this torch says it does.
 
     Raises:
         PerfcliError: an unknown option, or a value of the wrong type.
@@ -143,6 +143,8 @@ def make_variant(
         if assignment.is_variable:
             _check_variable(catalogue, assignment)
             env[assignment.name] = assignment.text
+        elif assignment.name == modes.MODE:
+            options |= modes.expand_mode(assignment.text, catalogue.torch_dir)
         else:
             entry = find(catalogue, assignment.name)
             options[entry.name] = _parse_value(entry, assignment.text)

@@ -137,10 +137,12 @@ def estimate_step(run: Run) -> StepEstimate | None:
     kernels: list[TimeEstimate | None] = []
     cold = find_cold_shares(run, calibration.constants["cache_bytes"])
     finishing = _count_finishing(run)
+    chosen = dict(_list_chosen(run))
     for kernel, share in zip(run.kernels, cold, strict=True):
         found = kernel.estimate
         if run.weighed:
-            found = _estimate_kernel(kernel, calibration, run.target.sm_count, share)
+            found = chosen.get((kernel.graph, kernel.name))
+            found = found or _estimate_kernel(kernel, calibration, run.target.sm_count, share)
             found = found or _estimate_from_bytes(kernel, run.target, _why_not(kernel))
         if run.weighed and found is not None:
             calls = finishing[kernel.graph, kernel.name]
@@ -157,6 +159,16 @@ def estimate_step(run: Run) -> StepEstimate | None:
         constants=constants,
     )
     return _add_externs(run, step)
+
+
+def _list_chosen(run: Run) -> Iterator[tuple[tuple[str, str], TimeEstimate]]:
+    """Yield the kernels, by graph and name, that were chosen from several implementations, with the
+    estimates by which they were."""
+    for selection in run.selections:
+        for use in selection.uses:
+            found = use.estimate or selection.implementations[use.chosen].estimate
+            if use.kernel and found is not None:
+                yield (use.graph, use.kernel), replace(found, candidate=0)
 
 
 def _count_finishing(run: Run) -> Counter[tuple[str, str]]:

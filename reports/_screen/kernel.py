@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Candidate, KernelFacts, LineCounts, Origin, TimeEstimate
+from perfcli.model import Candidate, KernelFacts, LineCounts, Origin, Selection, TimeEstimate
 
 from .._rows.kernels import fold, write_bounds, write_occupancy
 from .candidates import _Candidates
+from .selections import _draw_selection
 from .tables import Hanging
 
 _GUTTER = "{:>4} {:>4} {:>4} {:>4}"
@@ -88,10 +89,15 @@ MOST_LINES = 30
 
 
 def show_kernel(
-    number: int, kernel: KernelFacts, source: str | None, candidate: int | None = None
+    number: int,
+    kernel: KernelFacts,
+    source: str | None,
+    candidate: int | None = None,
+    selections: Sequence[Selection] = (),
 ) -> RenderableType:
     """Return the view of a kernel; ``candidate`` chooses whose line counts stand beside the source,
-    by default the expected winner, or the best where nothing is expected."""
+    by default the expected winner, or the best where nothing is expected. ``selections`` are those
+    of its run."""
     chosen = kernel.shown if candidate is None else kernel.candidates[candidate]
     parts: list[RenderableType] = [
         _Title(number, kernel.name),
@@ -106,6 +112,9 @@ def show_kernel(
             Text("Candidates", style="bold"),
             _Candidates(kernel, chosen),
         ]
+    for selection in selections:
+        if (kernel.graph, kernel.name) in {(use.graph, use.kernel) for use in selection.uses}:
+            parts += _draw_selection(selection, kernel.name)
     if source is not None:
         parts += [Text(""), Text("Source", style="bold"), SourceView(source, chosen)]
     return Group(*parts)

@@ -27,6 +27,7 @@ from .._rows.step import MOST_PLACES, list_step_lines
 from .._rows.totals import explain_breaks, explain_emptiness, write_question, write_variant
 from .externs import _list_externs
 from .kernel import shorten_location
+from .selections import _list_selections
 from .tables import HANGING, Hanging, _draw_command, _KernelTable
 from .timing import _draw_observed
 
@@ -56,6 +57,7 @@ def show_run(
         *_draw_head(run),
         *_list_costliest(run, ordered[: top or None], sort, sortable),
         *_list_externs(run),
+        *_list_selections(run),
         *_draw_end(run, path, reference),
     )
 
