@@ -409,6 +409,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         world=request.world,
         compiled=session.compiled,
         script=request.script,
+        recorded_graphs=capture.list_recorded(),
         selections=list_selections(capture.selected),
         inputs=request.inputs,
     )

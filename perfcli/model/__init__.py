@@ -24,6 +24,7 @@ from perfcli.model.compilation import (
     CompileWork,
     GraphObstacle,
     Recompilations,
+    RecordedGraph,
     VariedCall,
 )
 from perfcli.model.estimate import (
@@ -238,6 +239,7 @@ __all__ = [
     "Provenance",
     "Raced",
     "Recompilations",
+    "RecordedGraph",
     "Relation",
     "Report",
     "Round",

@@ -28,6 +28,32 @@ class GraphObstacle:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedGraph:
+    """Says what recording one compiled graph as CUDA graphs comes to, where that was asked for."""
+
+    graph: str
+    """The name of the compiled graph, ``forward 0``."""
+    parts: int
+    """As how many CUDA graphs it is recorded; 0: it is launched kernel by kernel."""
+    each_size: bool = False
+    """Whether it is recorded anew for each size, with memory of its own."""
+    static: int = 0
+    """Inputs that always have the same address: parameters, and what an earlier graph kept."""
+    static_bytes: int = 0
+    copied: int = 0
+    """Inputs that are copied to where the recording reads them, before each replay."""
+    copied_bytes: int = 0
+    changed: tuple[str, ...] = ()
+    """Inputs with a fixed address that it changes in place: shape and type, and the line of the
+    model, where Inductor knows it."""
+    output_bytes: int = 0
+    """What it returns, in memory that the next replay overwrites."""
+    kept_bytes: int | None = None
+    """Memory that its recording keeps from everybody else: copies of inputs, and the most that is
+    live at once of what it computes, as Inductor estimates it. None where it estimates nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Compilation:
     """Describes one compilation of one function by Dynamo."""
 

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfcli.model.compilation import CompileWork, GraphObstacle, Recompilations
+from perfcli.model.compilation import (
+    CompileWork,
+    GraphObstacle,
+    Recompilations,
+    RecordedGraph,
+)
 from perfcli.model.estimate import HostEstimate, OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.observed import Observed
@@ -190,6 +195,8 @@ class Run:
     graph_obstacles: tuple[GraphObstacle, ...] | None = None
     """What keeps its graphs from being recorded as CUDA graphs, asked for or not; None where that
     is not known, as in runs of earlier versions."""
+    recorded_graphs: tuple[RecordedGraph, ...] = ()
+    """What recording its graphs as CUDA graphs comes to; empty where nobody asked for it."""
     selections: tuple[Selection, ...] = ()
     """What Inductor chose from where it was to time implementations of operators."""
     recompilations: Recompilations | None = None

@@ -156,6 +156,9 @@ def _find_obstacles(capture: Capture, lowering: Any, graph: CapturedGraph) -> No
         graph.obstacles = cuda_graphs.list_obstacles(
             lowering, graph.facts.name, capture.static_inputs
         )
+        graph.recorded = cuda_graphs.describe_recording(
+            lowering, graph.facts, capture.static_inputs, graph.obstacles
+        )
     except (ImportError, AttributeError, TypeError, LookupError, NotImplementedError):
         # Another torch asks these questions in another way: then it is not known.
         capture.finds_obstacles = False

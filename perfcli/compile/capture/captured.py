@@ -9,7 +9,7 @@ from typing import Any, Literal
 from perfcli.compile.capture import buffers, provenance, traffic
 from perfcli.compile.capture.definition import Definition
 from perfcli.compile.capture.selections import Selecting
-from perfcli.model import GraphFacts, GraphObstacle, Launch, OperatorCall, Origin
+from perfcli.model import GraphFacts, GraphObstacle, Launch, OperatorCall, Origin, RecordedGraph
 
 
 @dataclass(slots=True)
@@ -53,6 +53,8 @@ class CapturedGraph:
     """Whether a size of its inputs is a symbol."""
     obstacles: tuple[GraphObstacle, ...] = ()
     """What keeps it from being recorded as a CUDA graph."""
+    recorded: RecordedGraph | None = None
+    """What recording it comes to, where that is asked for."""
     operations: dict[str, str] = field(default_factory=dict)
     """Operation of the schedule to the kernel that computes it."""
     refusals: dict[tuple[str, str], tuple[str, tuple[Any, ...]]] = field(default_factory=dict)
@@ -137,6 +139,10 @@ class Capture:
         if not self.finds_obstacles:
             return None
         return tuple(obstacle for graph in self.graphs for obstacle in graph.obstacles)
+
+    def list_recorded(self) -> tuple[RecordedGraph, ...]:
+        """Return what recording each graph comes to, where that was asked for."""
+        return tuple(graph.recorded for graph in self.graphs if graph.recorded is not None)
 
     def current_graph(self) -> CapturedGraph:
         """Return the record of the graph that code is generated for."""

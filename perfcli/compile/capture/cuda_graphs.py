@@ -11,12 +11,13 @@ do no harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from perfcli.compile.capture import provenance
-from perfcli.model import GraphObstacle
+from perfcli.compile.capture.operator_calls import read_tensor
+from perfcli.model import GraphFacts, GraphObstacle, RecordedGraph
 from perfcli.model.compilation import Effect
 
 _MOST = 8
@@ -40,6 +41,70 @@ def list_obstacles(lowering: Any, graph: str, static: Any) -> tuple[GraphObstacl
         ):
             found.setdefault((obstacle.effect, obstacle.location or obstacle.reason), obstacle)
     return tuple(found.values())[:_MOST]
+
+
+def describe_recording(
+    lowering: Any, facts: GraphFacts, static: Any, obstacles: Sequence[GraphObstacle]
+) -> RecordedGraph | None:
+    """Return what recording a ``GraphLowering``, whose code was generated, comes to; None where
+    recording is not asked for now. ``static``: as above."""
+    import torch._inductor.config as inductor
+
+    if not inductor.triton.cudagraphs or "cuda" not in lowering.device_types:
+        return None
+    refused = any(obstacle.effect == "not recorded" for obstacle in obstacles)
+    again = any(obstacle.effect == "recorded again" for obstacle in obstacles)
+    parts = getattr(lowering, "partition_maps", None)
+    inputs = [
+        (number, name, value)
+        for number, (name, value) in enumerate(lowering.graph_inputs.items())
+        if hasattr(value, "get_size") and _is_on_device(value)
+    ]
+    fixed = [each for each in inputs if each[0] in static]
+    moving = [each for each in inputs if each[0] not in static]
+    copied = sum(_count_bytes(value) for *_, value in moving)
+    changed = [each for each in fixed if each[1] in lowering.mutated_inputs]
+    peak = facts.peak_memory_bytes
+    return RecordedGraph(
+        facts.name,
+        parts=0 if refused else 1 if parts is None else len(parts),
+        each_size=again,
+        static=len(fixed),
+        static_bytes=sum(_count_bytes(value) for *_, value in fixed),
+        copied=len(moving),
+        copied_bytes=copied,
+        changed=tuple(_describe_changed(lowering, changed)),
+        output_bytes=sum(_count_bytes(each) for each in lowering.graph_outputs),
+        kept_bytes=None if peak is None or refused else copied + peak,
+    )
+
+
+def _is_on_device(value: Any) -> bool:
+    with suppress(AttributeError, NotImplementedError):
+        return bool(value.get_device().type == "cuda")
+    return False
+
+
+def _count_bytes(value: Any) -> int:
+    """Return the bytes of a tensor, by hints where its sizes are dynamic; 0 for what is none."""
+    try:
+        return read_tensor(value).bytes
+    except Exception:  # a number, or nothing
+        return 0
+
+
+def _describe_changed(lowering: Any, changed: Sequence[tuple[int, str, Any]]) -> Iterator[str]:
+    """Yield ``bfloat16 [1, 8, 4096, 128] at model.py:21`` for inputs, by the line that uses them
+    first."""
+    nodes = [node for node in lowering.module.graph.nodes if node.op == "placeholder"]
+    for number, _, value in changed:
+        tensor = read_tensor(value)
+        text = f"{tensor.dtype} {list(tensor.shape)}"
+        users = list(nodes[number].users) if number < len(nodes) else []
+        traces = (user.meta.get("stack_trace") for user in users)
+        place = next((found for trace in traces if trace and
+                      (found := provenance.user_line(trace))[0]), ("", ""))  # fmt: skip
+        yield f"{text} at {place[0]}" if place[0] else text
 
 
 def _list_splits(lowering: Any, graph: str) -> Iterator[GraphObstacle]:

@@ -1,0 +1,106 @@
+"""Implementations chosen by estimate where Inductor would time them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from warm import WarmProcess
+
+from perfcli.machine import targets
+from perfcli.model import CompileRequest, Implementation, Run, Selection, TimeEstimate, Variant
+from perfcli.predict.step import estimate_run
+
+PROGRAM = """
+import torch
+
+
+def build():
+    weight = torch.randn(256, 128, device="cuda", dtype=torch.bfloat16)
+    inputs = torch.randn(512, 256, device="cuda", dtype=torch.bfloat16)
+    return (lambda x: torch.relu(x @ weight) + 1), (inputs,)
+"""
+FEW = "BLOCK_K=32, BLOCK_M=64, BLOCK_N=(64|128).*num_stages=[2-5], num_warps=[48]"
+"""Two or three of the templates of a product: each takes seconds to compile."""
+
+
+@pytest.fixture(scope="module")
+def tuned(
+    cache_of_the_run: Path, warm_process: WarmProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
+    file = tmp_path_factory.mktemp("choices") / "product.py"
+    file.write_text(PROGRAM)
+    options = {
+        "max_autotune": True,
+        "test_configs.autotune_choice_desc_regex": FEW,
+        "triton.cudagraphs": True,
+    }
+    return warm_process.compile(
+        CompileRequest(
+            scenario=f"{file}:build",
+            params={},
+            preset=None,
+            variant=Variant("", options),
+            device="cuda",
+            target=targets.get("h200"),
+            jobs=2,
+            cache_dir=str(cache_of_the_run),
+        )
+    ).run
+
+
+@pytest.mark.torch
+def test_templates_are_compiled_estimated_and_fused(tuned: Run) -> None:
+    (selection,) = tuned.selections
+    assert selection.operator == "mm"
+    assert selection.operands == ("bfloat16 [512, 256]", "bfloat16 [256, 128]")
+    templates = [each for each in selection.implementations if each.kind == "template"]
+    assert len(templates) >= 2
+    for each in templates:
+        assert each.candidate
+        assert each.candidate.registers
+        assert each.candidate.shared_bytes
+        assert each.estimate
+    (use,) = selection.uses
+    chosen = selection.implementations[use.chosen]
+    fastest = min(each.seconds for each in selection.implementations if each.seconds)
+    assert chosen.seconds == fastest
+    (kernel,) = tuned.kernels
+    assert (use.graph, use.kernel) == (kernel.graph, kernel.name)
+    assert kernel.kind == "template"
+    assert "relu" in kernel.name
+    assert any("taken as estimated" in note for note in tuned.notes)
+
+
+@pytest.mark.torch
+def test_the_kernel_has_the_estimate_that_it_was_chosen_by(tuned: Run) -> None:
+    (use,) = tuned.selections[0].uses
+    (kernel,) = estimate_run(tuned).kernels
+    assert kernel.estimate
+    assert use.estimate
+    assert kernel.estimate.seconds == use.estimate.seconds
+
+
+@pytest.mark.torch
+def test_recording_it_copies_its_inputs(tuned: Run) -> None:
+    """The weight is a closed-over tensor, which moves like any input: 64 KiB, beside 256 KiB. The
+    result is 128 KiB, and nothing else is live."""
+    (graph,) = tuned.recorded_graphs
+    assert graph.parts == 1
+    assert (graph.copied + graph.static) == 2
+    assert graph.copied_bytes + graph.static_bytes == 512 * 256 * 2 + 256 * 128 * 2
+    assert graph.output_bytes == 512 * 128 * 2
+    assert graph.kept_bytes == graph.copied_bytes + graph.output_bytes
+
+
+def named(seconds: float, host: float = 0.0) -> Implementation:
+    estimate = TimeEstimate(seconds, seconds / 1.5, seconds * 1.5)
+    return Implementation("mm", "operator", estimate=estimate, host_seconds=host)
+
+
+def test_how_many_are_as_good() -> None:
+    """10 µs may be 15: 22 µs may be 14.7, 23 µs no less than 15.3."""
+    each = (named(10e-6), named(22e-6), named(23e-6), Implementation("other", "graph"))
+    assert Selection("mm", (), each).within == 2
+    # The host takes 20 µs for the first: it is timed as that, and the second is expected to win.
+    assert Selection("mm", (), (named(10e-6, host=20e-6), named(12e-6))).within == 1
