@@ -8,7 +8,15 @@ import pytest
 from warm import WarmProcess
 
 from perfcli.machine import targets
-from perfcli.model import CompileRequest, Implementation, Run, Selection, TimeEstimate, Variant
+from perfcli.model import (
+    CompileRequest,
+    Implementation,
+    OptionValue,
+    Run,
+    Selection,
+    TimeEstimate,
+    Variant,
+)
 from perfcli.predict.step import estimate_run
 
 PROGRAM = """
@@ -30,7 +38,7 @@ def tuned(
 ) -> Run:
     file = tmp_path_factory.mktemp("choices") / "product.py"
     file.write_text(PROGRAM)
-    options = {
+    options: dict[str, OptionValue] = {
         "max_autotune": True,
         "test_configs.autotune_choice_desc_regex": FEW,
         "triton.cudagraphs": True,
