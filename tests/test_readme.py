@@ -62,8 +62,12 @@ class Shell:
 def shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Shell:
-    """A shell in an empty folder that holds the README's model."""
+    """A shell in a repository that holds the README's model and a script."""
     (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "train.py").write_text("if __name__ == '__main__':\n    pass\n")
+    who = ["-c", "user.name=x", "-c", "user.email=x@x"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("PERFCLI_DEBUG", "NO_COLOR", "FORCE_COLOR"):

@@ -209,7 +209,7 @@ def test_scenarios_by_name_and_file(tmp_path: Path) -> None:
         ({"fn": "softmax", "args": (1,)}, "leave out args"),
         ({"fn": norm, "preset": "smoke"}, "give the function its arguments"),
         ({"fn": 3}, "expected a function, a module or a name, got a int"),
-        ({"fn": norm, "mode": "train"}, "mode is forward or training, not 'train'"),
+        ({"fn": norm, "mode": "train"}, "mode is one of forward, training, step, not 'train'"),
         ({"fn": norm, "target": "h1000"}, "h1000"),
         ({"fn": norm, "options": {"no_such_option": 1}}, "no option 'no_such_option'"),
     ],
