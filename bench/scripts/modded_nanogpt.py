@@ -56,6 +56,11 @@ def norm(x):
     return F.rms_norm(x, (x.size(-1),))
 
 
+class CastedLinear(nn.Linear):
+    def forward(self, x):
+        return F.linear(x, self.weight.type_as(x))
+
+
 class Rotary(nn.Module):
     def __init__(self, dim, max_seq_len):
         super().__init__()
@@ -79,7 +84,7 @@ class CausalSelfAttention(nn.Module):
         self.qkv_w = nn.Parameter(torch.empty(3, dim, dim).uniform_(-0.03, 0.03))
         self.lambdas = nn.Parameter(torch.tensor([0.5, 0.5]))
         self.rotary = Rotary(dim // heads, LENGTH)
-        self.c_proj = nn.Linear(dim, dim, bias=False)
+        self.c_proj = CastedLinear(dim, dim, bias=False)
         self.c_proj.weight.detach().zero_()
 
     def forward(self, x, ve):
@@ -96,8 +101,8 @@ class CausalSelfAttention(nn.Module):
 class MLP(nn.Module):
     def __init__(self, dim):
         super().__init__()
-        self.c_fc = nn.Linear(dim, 4 * dim, bias=False)
-        self.c_proj = nn.Linear(4 * dim, dim, bias=False)
+        self.c_fc = CastedLinear(dim, 4 * dim, bias=False)
+        self.c_proj = CastedLinear(4 * dim, dim, bias=False)
         self.c_proj.weight.detach().zero_()
 
     def forward(self, x):
@@ -122,7 +127,7 @@ class GPT(nn.Module):
         self.embed = nn.Embedding(VOCABULARY, DIM)
         self.value_embed = nn.Embedding(VOCABULARY, DIM)
         self.blocks = nn.ModuleList([Block(DIM, HEADS) for _ in range(LAYERS)])
-        self.lm_head = nn.Linear(DIM, VOCABULARY, bias=False)
+        self.lm_head = CastedLinear(DIM, VOCABULARY, bias=False)
         self.skip_weights = nn.Parameter(torch.ones(LAYERS // 2))
 
     def forward(self, inputs, targets):

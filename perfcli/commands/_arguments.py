@@ -22,6 +22,9 @@ Inputs: TypeAlias = Annotated[
 Script: TypeAlias = Annotated[
     bool, typer.Option("--script", help="Run the file as a script, whatever it looks like.")
 ]
+Steps: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Steps a script runs for. [default: 2]")
+]
 Words: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(metavar="ARGUMENT", help="Arguments of a script; -- may stand before them."),

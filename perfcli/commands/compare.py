@@ -50,6 +50,7 @@ def compare(
         typer.Option(metavar="PYTHON", help="Compile the head with this interpreter's torch."),
     ] = None,
     script: args.Script = False,
+    steps: args.Steps = None,
     param: args.Params = None,
     a_param: Annotated[
         Assignments, typer.Option(metavar="NAME=VALUE", help="Set a parameter of the base alone.")
@@ -145,6 +146,7 @@ def compare(
         inputs=tuple(input or ()),
         toggles=tuple(toggle or ()),
         world=world,
+        steps=steps,
     )
     sides = [
         Side(tuple(a or ()), a_python, "", tuple(a_param or ()), tuple(a_input or ())),

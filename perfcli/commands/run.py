@@ -20,6 +20,7 @@ def run(
     ],
     arguments: args.Words = None,
     script: args.Script = False,
+    steps: args.Steps = None,
     option: args.Options = None,
     python: args.Python = None,
     param: args.Params = None,
@@ -72,6 +73,7 @@ def run(
         vary=vary,
         inputs=tuple(input or ()),
         world=world,
+        steps=steps,
     )
     side = Side(tuple(option or ()), python)
     args.use_calibration(calibration)

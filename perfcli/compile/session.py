@@ -182,6 +182,7 @@ def _compile_on_device(session: Session) -> Bundle:
     settings.reset_counters()
     with session.phase("trace"):
         if session.request.script:
+            tracing.generate_here()  # a script may compile the same graph twice
             capture, built, traced = _run_script_here(session)
         else:
             capture, built, traced = on_device.trace(session.request)

@@ -45,6 +45,8 @@ class Question:
     """Ranks of the process group that the model runs in."""
     toggles: tuple[str, ...] = ()
     """Options that the two sides of a comparison have differently: ``OPT``, or ``OPT=VAL``."""
+    steps: int | None = None
+    """How many steps a script runs for; None: what ``ScriptCommand`` says."""
     inputs: tuple[str, ...] = ()
     """What a class, an instance or a function is called with: ``x=8x128:bf16``."""
 
@@ -136,10 +138,19 @@ def make_jobs(
             world=question.world,
             inputs=asked.inputs,
             on_device=reference.script is not None and here,
-            script=reference.script,
+            script=_count_steps(reference, question.steps),
         )
         made.append(make_job(request, interpreter))
     return made
+
+
+def _count_steps(reference: Reference, steps: int | None) -> ScriptCommand | None:
+    """Return the script, which runs for so many steps. Raises PerfcliError where there is none."""
+    if steps is None:
+        return reference.script
+    if reference.script is None:
+        raise PerfcliError(f"--steps {steps} is for scripts, and {reference.text} is none")
+    return replace(reference.script, steps=steps)
 
 
 def make_variant(side: Side, interpreter: Interpreter, device: Device) -> Variant:

@@ -509,3 +509,17 @@ def test_a_long_phase_says_how_far_it_is_and_how_long_it_will_take(
         "softmax: running cases, 16 of 755, about 37 min left (48 s)",
     ]
     assert len(lines) == 5
+
+
+def test_steps_are_those_of_a_script(perfcli: Any, tmp_path: Path) -> None:
+    from perfcli.fake.executor import fake_interpreter
+
+    train = tmp_path / "train.py"
+    train.write_text("import torch\n\nif __name__ == '__main__':\n    torch.compile(print)\n")
+    question = _request.Question(f"{train} --lr 1", device="cpu", steps=5)
+    (job,) = _request.make_jobs(question, [_request.Side()], fake_interpreter)
+    assert job.request.script is not None
+    assert (job.request.script.steps, job.request.script.arguments) == (5, ("--lr", "1"))
+    result = perfcli("run", "rmsnorm", "--steps", "5")
+    assert result.code == 2
+    assert "--steps 5 is for scripts, and rmsnorm is none" in result.err

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from perfcli.compile.scripts.calls import find_users_line
-from perfcli.compile.scripts.device_objects import stand_in_objects
 from perfcli.compile.scripts.known_values import KnownValues
 from perfcli.compile.stand_in.decisions import VALUES, Assumptions, assume_value
 from perfcli.compile.stand_in.device import replacing
@@ -37,10 +36,12 @@ def stand_in(mode: Any, known: KnownValues) -> Iterator[None]:
         put(FakeTensor, "numpy", _read_array(known))
         put(FakeTensor, "tolist", _read_list(known))
         put(FakeTensor, "__format__", _format)
+        # A class that only hears of functions: torch gives it to every result.
+        put(FakeTensor, "as_subclass", lambda self, _kind: self)
         put(torch, "save", _write_nothing(torch.save, assumptions))
         put(DataLoader, "__init__", _load_here(DataLoader.__init__, assumptions.counts))
         put(threading.Thread, "start", _start_under(mode, threading.Thread.start))
-        stack.enter_context(stand_in_objects(assumptions))
+        put(torch, "Generator", _make_generator_class())
         stack.enter_context(refuse_processes())
         yield
 
@@ -127,6 +128,28 @@ def _start_under(mode: Any, start: Any) -> Callable[..., None]:
         start(self)
 
     return begin
+
+
+def _make_generator_class() -> type:
+    """Return a ``torch.Generator`` that can be asked for on the device; its numbers are not."""
+    import torch
+
+    real = torch.Generator
+
+    class Instances(type(real)):  # type: ignore[misc]
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, real)
+
+    class Generator(real, metaclass=Instances):  # type: ignore[misc, valid-type]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            if torch.device(device).type == "cpu":
+                return real(device)
+            return OnDevice()
+
+    class OnDevice(real):  # type: ignore[misc, valid-type]
+        device = torch.device("cuda", 0)
+
+    return Generator
 
 
 @contextmanager

@@ -148,3 +148,38 @@ def test_exit_after_compiling_counts(run_script: RunScript) -> None:
 def test_missing_file(run_script: RunScript) -> None:
     with pytest.raises(PerfcliError, match=r"there is no file .*absent.py"):
         run_script("absent.py")
+
+
+OBJECTS = """\
+import torch
+
+
+class Image(torch.Tensor):
+    pass
+
+
+@torch.compile
+def pick(x):
+    left = torch.tensor([i for i in range(6)], device=x.device)
+    return x[:, left].float() * 2
+
+
+generator = torch.Generator(device="cuda").manual_seed(1)
+assert isinstance(generator, torch.Generator)
+assert isinstance(torch.default_generator, torch.Generator)
+images = [torch.ones(3, 400, 400).as_subclass(Image) for _ in range(4)]
+stream, start, end = torch.cuda.Stream(), torch.cuda.Event(True), torch.cuda.Event(True)
+with torch.cuda.stream(stream):
+    start.record()
+    pick(torch.stack(images).cuda().view(48, -1))
+    pick(torch.rand(48, 40000, device="cuda", generator=generator))
+    end.record()
+stream.synchronize()
+print(1 / start.elapsed_time(end), torch.cuda.mem_get_info()[0] > 0)
+"""
+
+
+def test_objects_of_the_device(run_script: RunScript) -> None:
+    run = run_script(OBJECTS)
+    assert [call.name for call in run.compiled] == ["pick"]
+    assert run.kernels
