@@ -88,12 +88,12 @@ def _list_mutated(node: Any, named: list[tuple[str, Any]]) -> Iterator[Any]:
 
 
 def _results(node: Any) -> list[Any]:
-    """Return what a node writes: its own buffer, or each of several results."""
-    several = getattr(node, "outputs", None)
-    if several:
-        # What changes its input has an output without a layout.
-        return [each for each in several if hasattr(getattr(each, "layout", None), "stride")]
-    return [node] if hasattr(getattr(node, "layout", None), "stride") else []
+    """Return what a node writes: its own buffer, or each of several results. What changes its
+    inputs in place, as some collectives do, has results without a layout."""
+    from torch._inductor import ir
+
+    several = getattr(node, "outputs", None) or [node]
+    return [each for each in several if isinstance(getattr(each, "layout", None), ir.Layout)]
 
 
 def _tensor(argument: str, tensor: Any, role: Any) -> Buffer:
