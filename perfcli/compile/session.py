@@ -316,6 +316,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
 def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile import recompiling
     from perfcli.compile.capture import settings
+    from perfcli.compile.ranks import group
     from perfcli.compile.scripts import run
     from perfcli.compile.scripts.host_values import make_mode
     from perfcli.compile.scripts.known_values import KnownValues
@@ -328,6 +329,8 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     before = read_processor()
     assumptions = decisions.Assumptions()
     known = KnownValues(assumptions)
+    if session.request.world > 1:
+        group.install(session.request.world, begins=False)
     mode = make_mode(known)
     capture = Capture(on_kernel)
     decisions.install(mode, session.request.target, assumptions)

@@ -47,7 +47,7 @@ def install(world: int, begins: bool) -> None:
         _replace_everywhere(name, lambda: True)
     _answer_objects(dist)
     _compute_meshes()
-    _wrap_models()
+    _refuse_models()
     if begins and world > 1:
         group.begin()
 
@@ -173,37 +173,26 @@ def _with_values(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _wrap_models() -> None:
-    """Let ``DistributedDataParallel`` skip what needs other ranks' values: all models are alike."""
-    import torch.distributed as dist
-    from torch.distributed import utils
-    from torch.nn.parallel import distributed
+def _refuse_models() -> None:
+    """Refuse by name what cannot be compiled without the other ranks: wrappers whose C++ or whose
+    flat parameters read the memory of tensors."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.nn.parallel import DistributedDataParallel
 
-    for name in ("_verify_param_shape_across_processes", "_sync_module_states"):
-        for module in (utils, distributed):
-            if hasattr(module, name):
-                setattr(module, name, lambda *_, **__: None)
-    model = distributed.DistributedDataParallel
-    original = model._ddp_init_helper
-
-    @functools.wraps(original)
-    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        # The fake backend returns nothing, and the reducer asserts that it got a tensor.
-        dist._register_comm_hook(self.reducer, None, _return_bucket)
-
-    model._ddp_init_helper = begin
-    # A reducer takes one such hook; what a program's own does to gradients is not followed.
-    model.register_comm_hook = lambda *_, **__: None
+    advice = {
+        DistributedDataParallel: "return the model itself: its kernels are the same but for where "
+        "buckets of gradients split its graphs",
+        FullyShardedDataParallel: "use fully_shard (FSDP2), which is compiled",
+    }
+    for wrapper, what in advice.items():
+        wrapper.__init__ = _refuse(wrapper.__name__, what)
 
 
-def _return_bucket(_state: Any, bucket: Any) -> Any:
-    """Return a bucket of gradients as it is, in a future that is done."""
-    import torch
+def _refuse(name: str, advice: str) -> Callable[..., None]:
+    def begin(*_: Any, **__: Any) -> None:
+        raise UserCodeFailed(f"{name} is not compiled without its other ranks: {advice}")
 
-    future: Any = torch.futures.Future()
-    future.set_result(bucket.buffer())
-    return future
+    return begin
 
 
 def _answer_objects(dist: Any) -> None:

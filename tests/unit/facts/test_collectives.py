@@ -1,0 +1,40 @@
+import pytest
+
+from perfcli.facts.collectives import count_collective, name_collective
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "read", "written"),
+    [
+        # Eight ranks, 8000 bytes in all: 1000 of them belong to each.
+        ("all_reduce", 14000, 8000, 8000),
+        ("all_gather", 7000, 1000, 8000),
+        ("reduce_scatter", 7000, 8000, 1000),
+        ("all_to_all", 7000, 8000, 8000),
+        ("broadcast", 8000, 8000, 8000),
+    ],
+)
+def test_a_rank_sends_what_the_others_lack(name: str, sent: int, read: int, written: int) -> None:
+    work = count_collective(name, 8000, 8)
+    assert work.sizes == {"ranks": 8.0, "sent": sent, "received": sent}
+    assert (work.read, work.written, work.variant) == (read, written, name)
+
+
+def test_a_rank_alone_sends_nothing() -> None:
+    assert count_collective("all_reduce", 8000, 1).sizes["sent"] == 0
+    assert count_collective("broadcast", 8000, 1).sizes["sent"] == 0
+
+
+@pytest.mark.parametrize(
+    ("operator", "name"),
+    [
+        ("_c10d_functional.all_reduce_.default", "all_reduce"),
+        ("torch.ops._c10d_functional.all_gather_into_tensor.default", "all_gather"),
+        ("_c10d_functional.reduce_scatter_tensor.default", "reduce_scatter"),
+        ("_dtensor.shard_dim_alltoall.default", "all_to_all"),
+        ("_c10d_functional.wait_tensor.default", "wait"),
+        ("aten.all_reduce.default", ""),
+    ],
+)
+def test_collectives_are_known_by_their_operators(operator: str, name: str) -> None:
+    assert name_collective(operator) == name
