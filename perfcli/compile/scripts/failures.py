@@ -123,8 +123,8 @@ def _is_joining(error: BaseException) -> str:
     if not any("/torch/distributed/" in frame.filename for frame in frames):
         return ""
     return (
-        f"joins other processes ({_first_line(error)}), and a script is run as one: give the number "
-        "of its ranks with --world N, or run it without init_process_group"
+        f"joins other processes ({_first_line(error)}), and a script is run as one: give the "
+        "number of its ranks with --world N, or run it without init_process_group"
     )
 
 
