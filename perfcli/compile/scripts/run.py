@@ -114,6 +114,7 @@ def _run(request: CompileRequest, capture: Capture) -> RanScript:
                 notes += filter(None, [explain(error, script, capture, printed.tell())])
         finally:
             sys.settrace(None)
+            sys.setprofile(None)
     refuse_nothing_compiled(script, capture, calls, printed.tell())
     notes += tracing.list_notes(counters)
     notes += _keep_step(capture, counter)

@@ -89,7 +89,8 @@ class StepCounter:
     def _finish_step(self, who: int) -> None:
         self.steps.append(_Event(who, len(self.capture.call_order)))
         done = Counter(event.who for event in self.steps)
-        others = [done[key] for key in self.optimizers]
+        # An optimizer whose step is part of compiled code never steps by itself.
+        others = [done[key] for key in self.optimizers if done[key] or not self.traced]
         everyone = all(number >= self.wanted for number in (*others, *done.values()))
         if everyone or max(done.values()) >= _PATIENCE * self.wanted:
             self._end()
@@ -150,17 +151,27 @@ def _leave_handlers(times: int) -> None:
         sys.stderr.flush()
         os._exit(1)
 
-    def end(_frame: Any, event: str, _argument: Any) -> Any:
-        if event == "line":
-            raise ScriptEnded
-        return end
+    def is_of_script(frame: Any) -> bool:
+        return is_users(SimpleNamespace(filename=frame.f_code.co_filename))  # type: ignore[arg-type]
 
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if is_users(SimpleNamespace(filename=frame.f_code.co_filename)):  # type: ignore[arg-type]
-            frame.f_trace = end
-        frame = frame.f_back
-    sys.settrace(end)
+    def end(frame: Any, event: str, _argument: Any) -> Any:
+        if event == "line":
+            raise ScriptEnded  # with which Python takes this function out
+        return end if is_of_script(frame) else None
+
+    def trace_from(frame: Any) -> None:
+        while frame is not None:
+            if is_of_script(frame):
+                frame.f_trace = end
+            frame = frame.f_back
+        sys.settrace(end)
+
+    def go_on(frame: Any, event: str, _argument: Any) -> None:
+        if event == "return":
+            trace_from(frame.f_back)
+
+    sys.setprofile(go_on)
+    trace_from(sys._getframe(1))
 
 
 def _last_period(steps: list[_Event], order: list[CapturedGraph]) -> list[CapturedGraph]:
