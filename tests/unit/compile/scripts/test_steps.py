@@ -15,13 +15,15 @@ FIRST, SECOND = SimpleNamespace(), SimpleNamespace()
 
 def count(wanted: int = 2, *optimizers: Any) -> tuple[StepCounter, list[Any]]:
     called: list[Any] = []
-    counter = StepCounter(SimpleNamespace(call_order=called), wanted)
+    capture: Any = SimpleNamespace(call_order=called)
+    counter = StepCounter(capture, wanted)
     counter.optimizers = {id(each): each for each in optimizers}
     return counter, called
 
 
 def chosen(counter: StepCounter) -> str:
-    return "".join(counter.select())
+    graphs: list[Any] = counter.select()
+    return "".join(graphs)
 
 
 def test_a_step_goes_from_one_step_of_the_optimizer_to_the_next() -> None:
