@@ -13,7 +13,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from perfcli.compile.capture import cuda_graphs, kernel_hooks, launch_hooks, memory, selections
+from perfcli.compile.capture import (
+    ahead_of_time,
+    cuda_graphs,
+    kernel_hooks,
+    launch_hooks,
+    memory,
+    selections,
+)
 from perfcli.compile.capture.captured import Capture, CapturedGraph, is_subgraph
 from perfcli.compile.capture.fusion_refusals import listen_to_scheduler
 from perfcli.errors import CompileFailed
@@ -28,7 +35,7 @@ def hook_inductor(
     ``finish(lowering, graph)`` stands in for building the generated module and returns what has
     its ``call``; None leaves the real module to be built and run (on a real device).
     """
-    from torch._inductor import compile_fx, ir, output_code, select_algorithm
+    from torch._inductor import codecache, compile_fx, ir, output_code, package, select_algorithm
     from torch._inductor.codegen import cpp, multi_kernel, triton, wrapper
     from torch._inductor.graph import GraphLowering
     from torch._inductor.scheduler import Scheduler
@@ -57,6 +64,10 @@ def hook_inductor(
         hooks += [
             (output_code, "cudagraph_post_compile", _record_nothing),
             (output_code, "cudagraph_partition_post_compile", _record_nothing),
+            (GraphLowering, "codegen_with_cpp_wrapper", functools.partial(_hook_cpp, finish)),
+            (compile_fx, "compile_fx_aot", ahead_of_time.hook_export),
+            (codecache.AotCodeCompiler, "compile", ahead_of_time.hook_library),
+            (package, "load_package", ahead_of_time.hook_loading),
         ]
     saved = []
     for owner, name, make in hooks:
@@ -135,17 +146,28 @@ def _hook_module(
             _find_obstacles(capture, self, graph)
             return _count_calls(module, capture, graph)
         if self.cpp_wrapper and "cuda" in self.device_types:
-            raise CompileFailed(
-                "the option cpp_wrapper runs kernels on the device while it generates code, and "
-                "there is none: compare without it"
-            )
+            return _finish(capture, self, ahead_of_time.generate_in_python(self), finish)
         generated, *_ = self.codegen()
-        graph = capture.graph_of(self)
-        graph.text = str(getattr(generated, "value", generated))
-        _find_obstacles(capture, self, graph)
-        return finish(self, graph)
+        return _finish(capture, self, generated, finish)
 
     return compile_to_module
+
+
+def _finish(
+    capture: Capture, lowering: Any, generated: Any, finish: Callable[[Any, CapturedGraph], Any]
+) -> Any:
+    graph = capture.graph_of(lowering)
+    graph.text = str(getattr(generated, "value", generated))
+    capture.without_cpp |= bool(lowering.cpp_wrapper)
+    _find_obstacles(capture, lowering, graph)
+    return finish(lowering, graph)
+
+
+def _hook_cpp(finish: Callable[[Any, CapturedGraph], Any], capture: Capture, original: Any) -> Any:
+    """Hook what is compiled ahead of time."""
+    return ahead_of_time.hook_cpp(
+        capture, original, lambda lowering, made: _finish(capture, lowering, made, finish)
+    )
 
 
 def _find_obstacles(capture: Capture, lowering: Any, graph: CapturedGraph) -> None:

@@ -11,6 +11,10 @@ from perfcli.compile.capture.definition import Definition
 from perfcli.compile.capture.selections import Selecting
 from perfcli.model import GraphFacts, GraphObstacle, Launch, OperatorCall, Origin, RecordedGraph
 
+WITHOUT_CPP = (
+    "the C++ around kernels is not generated: kernels and launches are those of the Python wrapper"
+)
+
 
 @dataclass(slots=True)
 class CapturedKernel:
@@ -86,6 +90,10 @@ class Capture:
     """The inputs of that graph that always have the same address, by their numbers."""
     selected: list[Selecting] = field(default_factory=list)
     """Lists of implementations of operators that Inductor chose from."""
+    exported: list[Any] = field(default_factory=list)
+    """What was compiled ahead of time, each to be called like the graph that it is."""
+    without_cpp: bool = False
+    """Whether C++ was asked for around the kernels, and left out."""
     selecting: Selecting | None = None
     """The latest of them, until it is known which node it became."""
     leaves_unfused: bool = False
@@ -131,7 +139,8 @@ class Capture:
             for graph in self.graphs
             for names in graph.choices.values()
         )
-        return (*choices, branches) if self.branches else choices
+        around = (WITHOUT_CPP,) * self.without_cpp
+        return (*around, *choices, *((branches,) if self.branches else ()))
 
     def list_obstacles(self) -> tuple[GraphObstacle, ...] | None:
         """Return what keeps the graphs from being recorded as CUDA graphs; None where that is not
