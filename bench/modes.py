@@ -62,7 +62,7 @@ def compile_one(name: str, on_device: bool, jobs: int, out: Path) -> None:
 
     if on_device:
         _take_turns(out.with_name("lock"))
-        _use_packaged_ptxas()
+    _use_packaged_ptxas()
     target = msgspec.json.decode(os.environ["MODES_TARGET"], type=Target)
     request = build_request(
         f"{CASES}:{name}",
@@ -79,6 +79,7 @@ def compile_one(name: str, on_device: bool, jobs: int, out: Path) -> None:
 
 
 def _use_packaged_ptxas() -> None:
+    """Use the same assembler on both sides: kernels have a hash of it in their texts."""
     from perfcli.compile.binaries.assembler import select_ptxas
 
     select_ptxas()

@@ -41,6 +41,10 @@ from perfcli.predict.templates import (
 
 CHOICES = "implementations of operators, timed on the device: taken as estimated (×{})"
 FUSIONS = "fusions, timed on the device: taken as estimated (×{})"
+SEARCH = (
+    "launch configurations that coordinate descent would search for on the device: left where the "
+    "search begins"
+)
 _WORK = "perfcli work"
 _NO_ESTIMATE = "perfcli has no estimate of it"
 _TOO_LARGE = "needs more shared memory, or registers, than a block can have"
@@ -54,9 +58,12 @@ class Compiles(Protocol):
 
 def install(pool: Compiles, target: Target, assumptions: Assumptions) -> None:
     """Let estimates choose, for good. ``pool`` compiles what is estimated."""
+    import torch._inductor.config as inductor
     from torch._inductor import autotune_process, ir, scheduler, select_algorithm
     from torch._inductor.codegen.triton import TritonScheduling
 
+    if inductor.coordinate_descent_tuning:
+        assumptions.counts[SEARCH] += 1
     answers = _Answers(pool, target, assumptions)
     cache = select_algorithm.AlgorithmSelectorCache
     replace(cache, "benchmark", _or_original(cache.benchmark, answers.time_choices))
