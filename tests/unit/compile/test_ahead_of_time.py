@@ -1,4 +1,4 @@
-"""Graphs that Inductor would build in C++: a package of AOTInductor, made and loaded by a script."""
+"""Graphs that Inductor would build in C++: a package of AOTInductor, made and loaded."""
 
 from __future__ import annotations
 
