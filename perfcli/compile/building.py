@@ -29,12 +29,23 @@ def modules_of(call: Any) -> list[Any]:
     """Return the modules behind a callable: itself, a bound method's owner, a closure's cells."""
     import torch
 
+    return [item for item in _behind(call) if isinstance(item, torch.nn.Module)]
+
+
+def optimizers_of(call: Any) -> list[Any]:
+    """Return the optimizers behind a callable, found in the same places."""
+    import torch
+
+    return [item for item in _behind(call) if isinstance(item, torch.optim.Optimizer)]
+
+
+def _behind(call: Any) -> list[Any]:
     call = unwrap(call)
     found = [call, getattr(call, "__self__", None)]
     for cell in getattr(call, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # an empty cell
             found.append(cell.cell_contents)
-    return [item for item in found if isinstance(item, torch.nn.Module)]
+    return found
 
 
 def _forward_only_notes(workload: Workload) -> tuple[str, ...]:
@@ -170,6 +181,14 @@ def to_device(workload: Workload, mode: Any, device: Any) -> Workload:
         for part in module.modules():
             _convert_attributes(part, convert)
     only = torch.Tensor
+    for optimizer in optimizers_of(call):
+        for group in optimizer.param_groups:
+            group.update(_pytree.tree_map_only(only, convert, dict(group)))
+        state = {
+            convert(p): _pytree.tree_map_only(only, convert, s) for p, s in optimizer.state.items()
+        }
+        optimizer.state.clear()
+        optimizer.state.update(state)
     inputs, kwargs = _pytree.tree_map_only(only, convert, (workload.inputs, dict(workload.kwargs)))
     return replace(workload, inputs=tuple(inputs), kwargs=kwargs)
 
@@ -204,6 +223,8 @@ def _fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any])
                 made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
             elif tensor.requires_grad:
                 made.requires_grad_()
+            if tensor.is_leaf and tensor.grad is not None:
+                made.grad = _fake_tensor(tensor.grad, mode, device, converted)
         converted[id(tensor)] = (made, tensor)
     return converted[id(tensor)][0]
 

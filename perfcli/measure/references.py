@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from perfcli.compile.building import optimizers_of
 from perfcli.measure import judging, results, room
 from perfcli.measure.judging import ErrorLimits
 from perfcli.measure.results import Results
@@ -50,6 +51,9 @@ class Runs:
 
     @functools.cached_property
     def float64(self) -> Results | None:
+        if optimizers_of(self._workload.call):
+            self.why = f"{FLOAT64} would need an optimizer in float64"
+            return None
         return self._tried(FLOAT64, BYTES_FLOAT64, self._run_float64)
 
     def expected(self, compiled: Results) -> tuple[Results | None, str]:

@@ -43,6 +43,8 @@ def collect_results(
             tracing.backward(result, _fixed_gradient)
     drew = snapshot.has_drawn(state, snapshot.random_state())
     gradients = {name: leaf.grad.detach() for name, leaf in leaves.items() if leaf.grad is not None}
+    if workload.mode == "step":  # they lie in the memory that is put back
+        gradients = {name: gradient.clone() for name, gradient in gradients.items()}
     for leaf in leaves.values():
         leaf.grad = None
     changed = before.changed(snapshot.state_of(workload))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from perfcli.compile.building import modules_of
+from perfcli.compile.building import modules_of, optimizers_of
 from perfcli.model import Workload
 
 
 class Snapshot:
-    """Holds values of parameters, buffers and inputs, and the state of the random generators."""
+    """Holds values of parameters, buffers, inputs and the state of optimizers, the gradients that a
+    step finds, and the state of the random generators."""
 
     def __init__(self, workload: Workload) -> None:
         self._tensors = state_of(workload)
         self._random = random_state()
         self.values = {name: t.detach().clone() for name, t in self._tensors.items()}
+        self._gradients = [
+            (leaf, leaf.grad, None if leaf.grad is None else leaf.grad.detach().clone())
+            for leaf in _leaves_of_step(workload)
+        ]
 
     def restore(self) -> None:
         """Restore the values into the same memory: compiled code may hold on to addresses."""
@@ -26,6 +31,10 @@ class Snapshot:
                 # Most are only read: not written to, they cost nothing and keep their version.
                 if not _equal(tensor, self.values[name]):
                     tensor.copy_(self.values[name])
+            for leaf, gradient, value in self._gradients:
+                leaf.grad = gradient
+                if gradient is not None:
+                    gradient.copy_(value)
         cpu, device = self._random
         torch.set_rng_state(cpu)
         if device is not None:
@@ -45,7 +54,39 @@ def state_of(workload: Workload) -> dict[str, Any]:
     found = dict(named_leaves(workload, all_inputs=True))
     for module in modules_of(workload.call):
         found.update(module.named_buffers())
+    for number, optimizer in enumerate(optimizers_of(workload.call)):
+        found.update(_named_state(optimizer, f"optimizer {number}", found.values()))
     return {name: t for name, t in found.items() if not _overlaps(t)}
+
+
+def _named_state(optimizer: Any, name: str, known: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield an optimizer's parameters that are not known from a module, its state, and a learning
+    rate that is a tensor."""
+    import torch
+
+    seen = {id(tensor) for tensor in known}
+    for number, group in enumerate(optimizer.param_groups):
+        for key, value in group.items():
+            if isinstance(value, torch.Tensor):
+                yield f"{name} group {number} {key}", value
+        for place, parameter in enumerate(group["params"]):
+            if id(parameter) not in seen:
+                yield f"{name} group {number} parameter {place}", parameter
+            for key, value in optimizer.state.get(parameter, {}).items():
+                if isinstance(value, torch.Tensor):
+                    yield f"{name} group {number} {key} {place}", value
+
+
+def _leaves_of_step(workload: Workload) -> list[Any]:
+    """Return the tensors whose gradients a whole step may use or leave behind; none for a step that
+    begins without gradients."""
+    if workload.mode != "step":
+        return []
+    found = {id(leaf): leaf for _, leaf in named_leaves(workload)}
+    for optimizer in optimizers_of(workload.call):
+        for group in optimizer.param_groups:
+            found |= {id(parameter): parameter for parameter in group["params"]}
+    return list(found.values())
 
 
 def named_leaves(workload: Workload, all_inputs: bool = False) -> Iterator[tuple[str, Any]]:

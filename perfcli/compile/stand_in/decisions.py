@@ -8,6 +8,7 @@ Each one is answered with an assumption, and the run carries a note that says so
 from __future__ import annotations
 
 import functools
+import sys
 from collections import Counter
 from typing import Any
 
@@ -22,6 +23,7 @@ SPLITS = (
 )
 SIZES = "sizes that depend on tensor values outside of a graph: taken as half (×{})"
 VALUES = "tensor values read outside of a graph: taken as 0.5, 1 or True (×{})"
+FINITE = "gradients that GradScaler looks at: taken as finite, so that the optimizer steps (×{})"
 ASSUMED = 0.5
 """A floating-point value that nobody knows: the middle of a probability."""
 RECURRENT = "recurrent layers run by cuDNN outside of graphs: not counted (×{})"
@@ -219,10 +221,30 @@ def _wrap_value_reader(original: Any, mode: Any, assumptions: Assumptions, refus
         except refused:
             if fake_mode is not mode:
                 raise  # Dynamo's own: it breaks the graph here, as it would on the device
+            if _is_asked_by_scaler():
+                assumptions.counts[FINITE] += 1
+                return 0.0
             assumptions.counts[VALUES] += 1
             return assume_value(arg.dtype)
 
     return read
+
+
+_FRAMES = 60
+"""Most frames between a read of a value and whoever asked for it."""
+
+
+def _is_asked_by_scaler() -> bool:
+    """Return whether ``GradScaler`` asks how many gradients are infinite: it skips the optimizer's
+    step where any are (seen with torch 2.11 to 2.13)."""
+    frame: Any = sys._getframe()
+    for _ in range(_FRAMES):
+        frame = frame.f_back
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "_maybe_opt_step":
+            return str(frame.f_code.co_filename).endswith("grad_scaler.py")
+    return False
 
 
 def _wrap_mask_reader(original: Any, mode: Any, assumptions: Assumptions) -> Any:

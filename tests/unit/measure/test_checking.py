@@ -425,3 +425,63 @@ def test_compiled_scenarios_pass(name: str) -> None:
     step = shipped(name)
     step.compiled = torch.compile(step.built.workload.call)
     assert passes(check(step))
+
+
+# --- whole training steps ----------------------------------------------------------------------
+
+
+def train(rate: float, scale: float = 1.0) -> tuple[Workload, Any, Callable[..., Any]]:
+    """A step that trains a weight, its optimizer, and the same with another learning rate."""
+    import torch
+
+    model = torch.nn.Linear(32, 32)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+
+    def step(x: Any) -> Any:
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    def wrong(x: Any) -> Any:
+        optimizer.param_groups[0]["lr"] = rate * scale
+        try:
+            return step(x)
+        finally:
+            optimizer.param_groups[0]["lr"] = rate
+
+    return Workload(step, (matrix(),), mode="step"), optimizer, wrong
+
+
+def test_a_whole_step_is_compared_and_put_back() -> None:
+    workload, optimizer, _ = train(0.1)
+    workload.call(*workload.inputs)  # makes the state
+    (weight, *_) = optimizer.param_groups[0]["params"]
+    average = optimizer.state[weight]["exp_avg"]
+    before = weight.detach().clone(), average.clone()
+    assert passes(check(step_of(workload)))
+    assert weight.equal(before[0])
+    assert average.equal(before[1])
+    assert optimizer.state[weight]["step"].item() == 1
+
+
+def test_a_whole_step_with_another_learning_rate_is_wrong() -> None:
+    workload, _, wrong = train(0.1, scale=2.0)
+    workload.call(*workload.inputs)
+    assert "is off by" in check(step_of(workload, wrong)).failure
+
+
+def test_gradients_that_an_optimizer_is_given_are_kept() -> None:
+    import torch
+
+    weight = torch.nn.Parameter(matrix())
+    weight.grad = matrix() * 2
+    optimizer = torch.optim.SGD([weight], lr=0.5, momentum=0.9)
+    optimizer.step()
+    given, value = weight.grad, weight.detach().clone()
+    found = check(step_of(Workload(optimizer.step, (), mode="step")))
+    assert passes(found), found
+    assert weight.grad is given
+    assert weight.grad.equal(matrix() * 2)
+    assert weight.equal(value)
