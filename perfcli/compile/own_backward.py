@@ -17,10 +17,9 @@ _MOST = 200
 
 def is_step(call: Any) -> bool:
     """Return whether a callable runs its own backward, or an optimizer's step."""
-    import torch
-
-    if isinstance(getattr(call, "__self__", None), torch.optim.Optimizer):
+    if _is_optimizer(getattr(call, "__self__", None)):
         return True
+    steps = has_optimizer = False
     seen: set[int] = set()
     waiting = [call]
     while waiting and len(seen) < _MOST:
@@ -32,9 +31,11 @@ def is_step(call: Any) -> bool:
         if "backward" in names or {"autograd", "grad"} <= names:
             return True
         reached = list(_reached_by(function, names))
-        if "step" in names and any(isinstance(each, torch.optim.Optimizer) for each in reached):
+        steps |= "step" in names
+        has_optimizer |= any(map(_is_optimizer, reached))
+        if steps and has_optimizer:
             return True
-        waiting += [each for each in reached if not isinstance(each, torch.nn.Module)]
+        waiting += reached
     return False
 
 

@@ -40,6 +40,7 @@ def compile_bundle(
         options: tuple[tuple[str, Any], ...] = (),
         dynamic: bool = False,
         varied: tuple[tuple[tuple[str, Any], ...], ...] = (),
+        world: int = 1,
         cache: Path | None = None,
     ) -> Bundle:
         request = CompileRequest(
@@ -51,6 +52,7 @@ def compile_bundle(
             target=targets.get(target) if target else None,
             dynamic=dynamic,
             varied=tuple(map(dict, varied)),
+            world=world,
             jobs=2,
             cache_dir=str(cache or cache_of_the_run),
         )
