@@ -70,8 +70,7 @@ def test_models_are_no_steps() -> None:
 
 
 def test_a_scaled_step_runs_its_optimizer(compile_run: Callable[..., Run]) -> None:
-    """The optimizer's own graph reads the gradient and the weight, and writes a weight and its first
-    momentum."""
+    """The optimizer reads gradient and weight, and writes a weight and its first momentum."""
     run = compile_run("whole_steps.py:scaled")
     assert run.mode == "step"
     assert [launch.graph for launch in run.launches][-1] == "inference 0"
