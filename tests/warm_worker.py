@@ -75,6 +75,7 @@ def _answer(folder: Path, device: str, asked: dict[str, Any]) -> None:
         log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.environ |= {
             "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
             "TRITON_CACHE_DIR": str(folder / "triton"),
