@@ -286,12 +286,13 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
         session.report("trace", pool.done(), pool.total())
 
     before = read_processor() if session.explains else None
-    group.install(session.request.world, begins=True)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     calls = CompileCalls()
     capture = Capture(on_kernel, finds_obstacles=session.explains, on_graph=calls.add_graph)
+    group.install(session.request.world, begins=True, mode=mode, capture=capture)
     with watch_compile(calls):
         built = session.build(mode) if session.build else build(session.request, mode, calls)
+        capture.call_order.clear()  # of collectives of the building
         assumptions = decisions.install(mode, session.request.target)
         if session.request.target is not None:
             choices.install(pool, session.request.target, assumptions)
@@ -329,10 +330,10 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     before = read_processor()
     assumptions = decisions.Assumptions()
     known = KnownValues(assumptions)
-    if session.request.world > 1:
-        group.install(session.request.world, begins=False)
     mode = make_mode(known)
     capture = Capture(on_kernel)
+    if session.request.world > 1:
+        group.install(session.request.world, begins=False, mode=mode, capture=capture)
     decisions.install(mode, session.request.target, assumptions)
     if session.request.target is not None:
         choices.install(pool, session.request.target, assumptions)
@@ -422,7 +423,9 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
 def number_calls(capture: Capture) -> tuple[tuple[Launch, ...], tuple[ExternCall, ...]]:
     """Return the launches of a step, which now say which call they make, and what operators are
     called with."""
-    known = {graph.facts.name: graph.called for graph in capture.graphs}
+    known: dict[str, dict[Any, OperatorCall]] = {}
+    for graph in (*capture.graphs, *capture.call_order):
+        known.setdefault(graph.facts.name, {}).update(graph.called)
     calls: dict[tuple[str, str], dict[str, OperatorCall]] = {}
     counted: Counter[tuple[str, str]] = Counter()
     placed: list[Launch] = []

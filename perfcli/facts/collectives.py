@@ -6,15 +6,17 @@ from perfcli.model import OperatorWork
 
 _NAMES = {
     "all_reduce": "all_reduce",
+    "allreduce": "all_reduce",
     "all_gather": "all_gather",
+    "allgather": "all_gather",
     "reduce_scatter": "reduce_scatter",
     "all_to_all": "all_to_all",
     "alltoall": "all_to_all",
     "broadcast": "broadcast",
-    "wait_tensor": "wait",
+    "wait": "wait",
 }
 """How the name of an operator begins, and what it does."""
-_LIBRARIES = ("_c10d_functional.", "_c10d_functional_autograd.", "_dtensor.shard_dim_")
+_LIBRARIES = ("_c10d_functional.", "_c10d_functional_autograd.", "_dtensor.shard_dim_", "c10d.")
 
 
 def name_collective(operator: str) -> str:
@@ -24,7 +26,7 @@ def name_collective(operator: str) -> str:
     library = next((each for each in _LIBRARIES if name.startswith(each)), None)
     if library is None:
         return ""
-    name = name.removeprefix(library)
+    name = name.removeprefix(library).removeprefix("_")
     return next((kind for begin, kind in _NAMES.items() if name.startswith(begin)), "")
 
 

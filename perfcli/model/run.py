@@ -37,6 +37,9 @@ class Launch:
     ``OperatorCall.buffers``; empty where it is not known."""
     call: int | None = field(default=None, compare=False)
     """Which of ``ExternCall.calls`` of its operator in its graph it makes."""
+    after: int | None = field(default=None, compare=False)
+    """Of a collective in a stream of its own: how many launches, from the first on, are done before
+    it begins. None: all that come before it."""
 
 
 @dataclass(frozen=True, slots=True)

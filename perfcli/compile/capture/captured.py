@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from perfcli.compile.capture import buffers, provenance, traffic
@@ -43,6 +43,9 @@ class CapturedGraph:
     kernels: dict[str, CapturedKernel] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     calls: int = 0
+    back: int | None = None
+    """Of a collective in a stream of its own: how many calls, right before its own, it does not
+    wait for. None: it waits for all."""
     number: int | None = None
     """Inductor's own number, which forward and backward graphs of one Dynamo graph share."""
     opaque: set[str] = field(default_factory=set)
@@ -162,7 +165,16 @@ class Capture:
     def launch_list(self) -> list[Launch]:
         """Return the launches of one step, in order: each graph's list as often as it was
         called."""
-        return [launch for graph in self.call_order for launch in graph.launches]
+        launches: list[Launch] = []
+        starts: list[int] = []
+        for graph in self.call_order:
+            starts.append(len(launches))
+            if graph.back is None:
+                launches += graph.launches
+                continue
+            after = starts[max(len(starts) - 1 - graph.back, 0)]
+            launches += [replace(launch, after=after) for launch in graph.launches]
+        return launches
 
 
 def is_subgraph(lowering: Any) -> bool:

@@ -14,6 +14,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from perfcli.compile.capture.captured import Capture
+from perfcli.compile.ranks import data_parallel
+from perfcli.compile.ranks.eager import EagerCollectives
 from perfcli.compile.stand_in.device import replace
 from perfcli.errors import UserCodeFailed
 
@@ -25,10 +28,11 @@ _NEEDS_WORLD = (
 )
 
 
-def install(world: int, begins: bool) -> None:
+def install(world: int, begins: bool, mode: Any, capture: Capture) -> None:
     """Answer everything that a program asks of ``torch.distributed`` as rank 0 of ``world`` ranks;
     of a single one, it is told to give ``--world``. ``begins``: the group exists from the start,
-    as a function that builds a model expects it where nobody else makes it."""
+    as a function that builds a model expects it where nobody else makes it. Collectives outside of
+    graphs, on fake tensors of ``mode``, go into ``capture``."""
     import torch
     import torch.distributed as dist
 
@@ -48,6 +52,10 @@ def install(world: int, begins: bool) -> None:
     _answer_objects(dist)
     _compute_meshes()
     _refuse_models()
+    if world > 1:
+        collectives = EagerCollectives(capture)
+        collectives.install(mode)
+        data_parallel.install(collectives)
     if begins and world > 1:
         group.begin()
 
@@ -174,25 +182,17 @@ def _with_values(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_models() -> None:
-    """Refuse by name what cannot be compiled without the other ranks: wrappers whose C++ or whose
-    flat parameters read the memory of tensors."""
+    """Refuse by name what cannot be compiled without the other ranks: a wrapper whose flat
+    parameters read the memory of tensors."""
     from torch.distributed.fsdp import FullyShardedDataParallel
-    from torch.nn.parallel import DistributedDataParallel
 
-    advice = {
-        DistributedDataParallel: "return the model itself: its kernels are the same but for where "
-        "buckets of gradients split its graphs",
-        FullyShardedDataParallel: "use fully_shard (FSDP2), which is compiled",
-    }
-    for wrapper, what in advice.items():
-        wrapper.__init__ = _refuse(wrapper.__name__, what)
+    def refuse(*_: Any, **__: Any) -> None:
+        raise UserCodeFailed(
+            "FullyShardedDataParallel is not compiled without its other ranks: use fully_shard "
+            "(FSDP2), which is compiled"
+        )
 
-
-def _refuse(name: str, advice: str) -> Callable[..., None]:
-    def begin(*_: Any, **__: Any) -> None:
-        raise UserCodeFailed(f"{name} is not compiled without its other ranks: {advice}")
-
-    return begin
+    FullyShardedDataParallel.__init__ = refuse
 
 
 def _answer_objects(dist: Any) -> None:

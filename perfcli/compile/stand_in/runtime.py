@@ -12,10 +12,9 @@ from collections import OrderedDict, defaultdict
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from perfcli.compile.stand_in.streams import Event, find_stream, make_stream_class, use_stream
 from perfcli.model import Target
 
-_MILLISECONDS = 1.0
-"""What ``Event.elapsed_time`` says: programs divide by it."""
 _STATISTICS = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes")
 
 
@@ -24,17 +23,18 @@ def install(target: Target) -> None:
     import torch
     from torch import cuda
 
-    stream, event = _make_streams(torch)
-    current = stream()
+    stream, event = make_stream_class(), Event
+    default = stream()
+    default.progress = None
     answers: dict[str, Any] = {
         "Stream": stream,
         "ExternalStream": stream,
         "Event": event,
-        "current_stream": lambda *_: current,
-        "default_stream": lambda *_: current,
+        "current_stream": lambda *_: find_stream(default),
+        "default_stream": lambda *_: default,
         "set_stream": _nothing,
-        "stream": _use_stream,
-        "StreamContext": _use_stream,
+        "stream": use_stream,
+        "StreamContext": use_stream,
         "device": _use_device,
         "device_of": _use_device,
         "mem_get_info": lambda *_: (target.memory_bytes, target.memory_bytes),
@@ -65,7 +65,7 @@ def install(target: Target) -> None:
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
         setattr(cuda.nvtx, name, lambda *_, **__: 0)
     cuda.nvtx.range = lambda *_, **__: nullcontext()
-    _answer_accelerator(torch, target, current)
+    _answer_accelerator(torch, target, default)
     _tell_dynamo(stream, event, answers)
 
 
@@ -88,55 +88,6 @@ def _install_answers(cuda: Any, answers: dict[str, Any]) -> None:
 
 def _nothing(*_: Any, **__: Any) -> None:
     return None
-
-
-def _make_streams(torch: Any) -> tuple[type, type]:
-    """Return classes that derive from torch's own of any device: operators take no others."""
-
-    class Event:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            self.device = torch.device("cuda", 0)
-            self.cuda_event = self.event_id = 0
-
-        def elapsed_time(self, _end: Any) -> float:
-            return _MILLISECONDS
-
-        def query(self) -> bool:
-            return True
-
-        record = wait = synchronize = _nothing
-
-    class Stream(torch.Stream):  # type: ignore[misc]
-        cuda_stream = 0
-        priority = 0
-
-        def __new__(cls, *_: Any, **__: Any) -> Any:
-            return super().__new__(cls, stream_id=0, device_index=0, device_type=1)
-
-        def record_event(self, event: Any = None) -> Any:
-            return event or Event()
-
-        def query(self) -> bool:
-            return True
-
-        @staticmethod
-        def priority_range() -> tuple[int, int]:
-            return (0, -5)
-
-        wait_event = wait_stream = synchronize = _nothing
-
-        def __enter__(self) -> Any:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-    return Stream, Event
-
-
-class _use_stream(nullcontext):  # type: ignore[type-arg]
-    def __init__(self, stream: Any = None) -> None:
-        super().__init__(stream)
 
 
 class _use_device(nullcontext):  # type: ignore[type-arg]
@@ -172,7 +123,7 @@ def _memory_stats() -> OrderedDict[str, int]:
     return OrderedDict(stats)
 
 
-def _answer_accelerator(torch: Any, target: Target, stream: Any) -> None:
+def _answer_accelerator(torch: Any, target: Target, default: Any) -> None:
     device = torch.device("cuda")
     answers = {
         "current_accelerator": lambda *_, **__: device,
@@ -182,7 +133,7 @@ def _answer_accelerator(torch: Any, target: Target, stream: Any) -> None:
         "current_device_idx": lambda: 0,
         "set_device_index": _nothing,
         "set_device_idx": _nothing,
-        "current_stream": lambda *_: stream,
+        "current_stream": lambda *_: find_stream(default),
         "set_stream": _nothing,
         "synchronize": _nothing,
         "empty_cache": _nothing,

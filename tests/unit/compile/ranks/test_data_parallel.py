@@ -1,0 +1,38 @@
+"""``DistributedDataParallel`` in a real worker. What is expected was counted by hand, by the rule of
+torch's ``reducer.cpp``; bench/distributed.py holds it against a real process group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from perfcli.model import Run
+
+Compile = Callable[..., Run]
+MEBI = 1024 * 1024
+
+
+@pytest.mark.torch
+def test_graphs_are_split_where_buckets_end_and_each_is_sent_once(compile_run: Compile) -> None:
+    """Of four layers of 4 MiB the last one fills the first bucket, of 1 MiB, and the others the
+    second, of 25 MiB. The first is sent while the backward pass of the others goes on, and the end
+    of that waits for both. The buffers of a normalisation (4 KiB each, and a count) are sent
+    before the forward pass."""
+    run = compile_run("data_parallel.py", world=8)
+    order = [
+        launch.name if launch.name.startswith("c10d.") else launch.graph for launch in run.launches
+    ]
+    steps = [name for number, name in enumerate(order) if number == 0 or name != order[number - 1]]
+    buffers = ["c10d.broadcast_", "c10d.wait"] * 2
+    forward = ["forward 0", "forward 1"]
+    backward = ["backward 1", "c10d.allreduce_", "backward 0", "c10d.allreduce_", "c10d.wait"]
+    assert steps == buffers + forward + backward
+    calls = {extern.op: extern.calls for extern in run.externs}
+    works = [call.work for call in calls["c10d.allreduce_"]]
+    assert [work and work.sizes["sent"] for work in works] == [
+        2 * 7 / 8 * 4 * MEBI,
+        2 * 7 / 8 * 12 * MEBI,
+    ]
+    sent = [call.work and call.work.sizes["sent"] for call in calls["c10d.broadcast_"]]
+    assert sent == [2 * 4096, 8]
