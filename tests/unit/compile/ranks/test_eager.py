@@ -1,4 +1,4 @@
-"""Collectives outside of compiled graphs, in a real worker. What is expected was counted by hand."""
+"""Collectives outside of compiled graphs, in a real worker, counted by hand."""
 
 from __future__ import annotations
 
