@@ -1,5 +1,5 @@
-"""``DistributedDataParallel`` in a real worker. What is expected was counted by hand, by the rule of
-torch's ``reducer.cpp``; bench/distributed.py holds it against a real process group."""
+"""``DistributedDataParallel`` in a real worker, counted by hand by the rule of ``reducer.cpp``;
+bench/distributed.py holds the same against a real process group."""
 
 from __future__ import annotations
 
