@@ -228,16 +228,16 @@ def attribute_failure(error: Exception, capture: Capture) -> Exception:
                 detail=_traceback(cause),
             )
         return CompileFailed(
-            f"Inductor could not compile {capture.latest()}: {_headline(cause)}",
+            f"Inductor could not compile {capture.latest()}: {state_reason(cause)}",
             detail=_traceback(cause),
         )
     if isinstance(error, exc.InternalTorchDynamoError):
         return CompileFailed(
-            f"Dynamo could not trace the model: {_headline(error)}", detail=_traceback(error)
+            f"Dynamo could not trace the model: {state_reason(error)}", detail=_traceback(error)
         )
     if isinstance(error, DynamicOutputShapeException | UnsupportedOperatorException):
         return CompileFailed(
-            f"{_headline(error)}: run without values, this operator's result is not known "
+            f"{state_reason(error)}: run without values, this operator's result is not known "
             f"({_cure_of_unknown(error)})",
             detail=users_traceback(error),
         )
@@ -245,7 +245,8 @@ def attribute_failure(error: Exception, capture: Capture) -> Exception:
     if said:
         return UserCodeFailed(said, detail=users_traceback(error))
     return UserCodeFailed(
-        f"the model failed while it was traced: {_headline(error)}", detail=users_traceback(error)
+        f"the model failed while it was traced: {state_reason(error)}",
+        detail=users_traceback(error),
     )
 
 
@@ -282,7 +283,7 @@ def _cure_of_unknown(error: Any) -> str:
     return "an operator of your own needs torch.library.register_fake"
 
 
-def _headline(error: BaseException) -> str:
+def state_reason(error: BaseException) -> str:
     """Return the type and the line that says why: Dynamo puts the reason behind ``got``."""
     text = str(error).strip()
     reason = re.search(r"got (\w+)\([\"'](.+?)[\"']\)", text)

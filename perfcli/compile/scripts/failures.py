@@ -53,9 +53,7 @@ def explain(error: BaseException, script: ScriptCommand, capture: Capture, print
             raise UserCodeFailed(f"{place} {reason}", detail=detail) from error
     if isinstance(told, CompileFailed):
         raise CompileFailed(f"{place}: {told}", detail=f"{told.detail}{printed}") from error
-    text = _first_line(error)
-    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    raise UserCodeFailed(f"{place} failed: {reason}", detail=detail) from error
+    raise UserCodeFailed(f"{place} failed: {tracing.state_reason(error)}", detail=detail) from error
 
 
 def _explain_exit(
@@ -143,11 +141,11 @@ def _is_lacking_values(error: BaseException) -> str:
         DynamicOutputShapeException,
     )
 
-    text = str(error)
+    text = tracing.state_reason(error)  # Dynamo's own words name fake tensors whatever failed
     if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):
         what = f"the values of a tensor of the device ({error.func})"
     elif "data pointer" in text or "FakeTensor" in text or "fake tensor" in text.lower():
-        what = f"the memory of a tensor of the device ({_first_line(error)})"
+        what = f"the memory of a tensor of the device ({text})"
     else:
         return ""
     return (

@@ -3,6 +3,9 @@ the graph: with a CUDA kernel they stay whole in the autograd trace, without one
 
 The list is every aten operator with both a CUDA and a CompositeImplicitAutograd kernel, read off
 the dispatchers of the CUDA builds 2.11.0+cu130 and 2.15.0+cu132 (the same three).
+
+Refuses what the device's kernels refuse and fake tensors let through: products and convolutions
+of different types (torch 2.11 all of them, 2.13 ``mm`` and ``addmm``).
 """
 
 from __future__ import annotations
@@ -51,6 +54,39 @@ def install() -> None:
     import torch
 
     replace(torch._C, "_get_cudnn_batch_norm_reserve_space_size", lambda *_: 0)
+    _refuse_mixed_types()
+
+
+_MIXED = {
+    "mm": (0, "expected mat1 and mat2 to have the same dtype, but got: {} != {}"),
+    "addmm": (1, "expected mat1 and mat2 to have the same dtype, but got: {} != {}"),
+    "bmm": (0, "expected scalar type {} but found {}"),
+    "baddbmm": (1, "expected scalar type {} but found {}"),
+    "convolution": (0, "Input type ({}) and weight type ({}) should be the same"),
+}
+"""Operators with the position of the first of two operands, and what the device says of them."""
+
+
+def _refuse_mixed_types() -> None:
+    import torch
+    from torch._subclasses import fake_impls
+
+    for name, (position, message) in _MIXED.items():
+        check = _check_types(position, message)
+        fake_impls.op_implementations_dict[getattr(torch.ops.aten, name).default] = check
+
+
+def _check_types(position: int, message: str) -> Any:
+    """Return an implementation for fake tensors that refuses two types, and else leaves the call to
+    the meta function."""
+
+    def check(_mode: Any, _func: Any, *args: Any, **_kwargs: Any) -> Any:
+        first, second = args[position : position + 2]
+        if first.dtype != second.dtype and first.device.type == "cuda":
+            raise RuntimeError(message.format(first.dtype, second.dtype))
+        return NotImplemented
+
+    return check
 
 
 def install_recurrent(assumptions: Assumptions) -> None:

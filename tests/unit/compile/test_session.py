@@ -153,6 +153,20 @@ def test_a_constant_of_the_model_is_copied_to_the_device(compile_run: Compile) -
     assert kernel.source_facts is not None and kernel.source_facts.loads == 1
 
 
+def test_a_constant_that_is_made_on_the_device(compile_bundle: Callable[..., Bundle]) -> None:
+    """``torch.tensor([…], device="cuda")`` is read where it is needed, or part of the code: nothing
+    is copied from the CPU. An H200 makes such kernels (torch 2.11, bench/scripts/dlrm.py)."""
+    bundle = compile_bundle("constants_on_device.py")
+    kernels = by_graph(bundle.run)
+    names = [kernel.name for kernel in bundle.run.kernels]
+    assert not any("_to_copy" in name or "device_put" in name for name in names)
+    assert any("lift_fresh" in kernel.name for kernel in kernels["backward 0"])
+    (forward,) = kernels["forward 0"]
+    source = unpack(bundle.blobs[forward.source])
+    assert source.count("tl.load(") == 3  # the rows' numbers, x and the scale
+    assert "0.456" in source
+
+
 def test_dynamic_shapes_stay_symbols_both_ways(compile_bundle: Callable[..., Bundle]) -> None:
     bundle = compile_bundle("sizes.py", params=TRAINING, dynamic=True)
     run = bundle.run
@@ -417,6 +431,18 @@ def test_a_model_that_raises(compile_run: Compile) -> None:
     files = set(re.findall(r'File "([^"]+)"', raised.value.detail))
     assert {Path(file).name for file in files} == {"raises.py"}
     assert "raise ValueError" in raised.value.detail
+
+
+@pytest.mark.parametrize("what", ["product", "convolution"])
+def test_operands_of_different_types_fail_as_on_the_device(what: str, compile_run: Compile) -> None:
+    """An H200 refuses the product when it runs; fake tensors alone do not (torch 2.11 to 2.13)."""
+    said = {
+        "product": "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: ",
+        "convolution": "RuntimeError: Input type (torch.bfloat16) and weight type (torch.float32)",
+    }
+    with pytest.raises(UserCodeFailed) as raised:
+        compile_run(f"mixed_types.py:{what}")
+    assert said[what] in str(raised.value)
 
 
 def test_a_graph_that_inductor_cannot_compile_is_named(compile_run: Compile) -> None:

@@ -117,6 +117,11 @@ BEGIN = "import torch\nf = torch.compile(torch.nn.functional.gelu)\n"
             "ended with exit code 2",
         ),
         (
+            "import torch\nx = torch.ones(8, 8, device='cuda')\n"
+            "torch.compile(torch.mm)(x, x.bfloat16())\n",
+            "script.py:3 failed: RuntimeError: expected mat1 and mat2 to have the same dtype",
+        ),
+        (
             "import torch\nx = torch.ones(600000, device='cuda')\n"
             "x.data_ptr()\nraise ValueError(x)\n",
             "script.py:",
