@@ -36,6 +36,15 @@ from perfcli.workflow.request import build_request  # noqa: E402
 
 FOLDER = Path(__file__).with_name("scripts")
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
+WORLDS = {"ddp_gpt": 8, "fsdp2_llama": 8}
+"""Scripts of several ranks. On a device each runs as the only one: its graphs are the same."""
+_ONE_RANK = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+}
 _MODE = "step"
 
 
@@ -60,11 +69,14 @@ def run_task(task: Task) -> dict[str, Any]:
     on_device = task.side == "device"
     slot = (multiprocessing.current_process()._identity or (0,))[0]
     path = str(FOLDER / f"{task.name}.py")
+    env = {"CUDA_VISIBLE_DEVICES": str(slot % task.gpus)} if on_device else {}
+    if on_device and task.name in WORLDS:
+        env |= {**_ONE_RANK, "MASTER_PORT": str(29500 + slot)}
     request = build_request(
         path,
         Variant(
             task.side,
-            env={"CUDA_VISIBLE_DEVICES": str(slot % task.gpus)} if on_device else {},
+            env=env,
             python=task.python,
         ),
         target=task.target,
@@ -72,6 +84,7 @@ def run_task(task: Task) -> dict[str, Any]:
         on_device=on_device,
         cache_dir=task.cache,
         script=ScriptCommand(path, steps=task.steps),
+        world=1 if on_device else WORLDS.get(task.name, 1),
     )
     started = time.monotonic()
     result: dict[str, Any] = {"name": task.name, "side": task.side}

@@ -107,9 +107,9 @@ class EagerCollectives:
         stream, calls = current_stream(), self.count_calls()
         result = self.add(operator, reads, writes, ranks)
         if stream is None:
-            if False not in args:  # async_op: whoever waits for it can't be followed
-                return
-            self.wait((result,))
+            # Who waits for one that was asked for with async_op can't be followed.
+            if not operator.startswith(_IN_PLACE) or any(each is False for each in args):
+                self.wait((result,))
         else:
             self._capture.call_order[-1].back = calls - stream.calls
             stream.pending = (result,)

@@ -77,18 +77,18 @@ def describe_rank(world: int) -> dict[str, str]:
     }
 
 
-def world_now() -> int:
-    """Return how many ranks the process group has; 1 where there is none."""
+def has_group() -> bool:
+    """Return whether the program has begun a process group."""
     import torch.distributed as dist
 
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return bool(dist.is_available() and dist.is_initialized())
 
 
 def begin_anew() -> None:
     """Forget the process groups that a program made, before it runs once more."""
     import torch.distributed as dist
 
-    if dist.is_available() and dist.is_initialized():
+    if has_group():
         world = dist.get_world_size()
         dist.destroy_process_group()
         if world > 1:

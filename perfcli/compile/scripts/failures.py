@@ -10,6 +10,7 @@ from typing import Any
 
 from perfcli.compile import tracing
 from perfcli.compile.capture.captured import Capture
+from perfcli.compile.ranks.group import has_group
 from perfcli.compile.scripts.calls import CompileCalls, shorten_path
 from perfcli.compile.stand_in.decisions import wants_device
 from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed
@@ -118,7 +119,8 @@ def _is_asking_hub(error: BaseException) -> str:
 
 def _is_joining(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    if not any("/torch/distributed/" in frame.filename for frame in frames):
+    joins = any("/torch/distributed/" in frame.filename for frame in frames)
+    if not joins or has_group():
         return ""
     return (
         f"joins other processes ({_first_line(error)}), and a script is run as one: give the "

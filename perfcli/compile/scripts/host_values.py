@@ -21,9 +21,13 @@ _PINNING = ("aten::_pin_memory", "aten::pin_memory", "aten::is_pinned")
 def make_mode(known: KnownValues) -> Any:
     """Return a ``FakeTensorMode`` that leaves what happens on the host alone, and tells ``known``
     of all else."""
+    from torch._higher_order_ops.utils import registered_hop_fake_fns
+    from torch._ops import HigherOrderOperator
     from torch._subclasses import FakeTensorMode
 
     class HostValues(FakeTensorMode):  # type: ignore[misc]
+        supports_higher_order_operators = True
+        """They know no class of modes that derives from one they know."""
         depth = 0
         """How many operators are being run: what they are made of inside is fake throughout."""
 
@@ -35,6 +39,11 @@ def make_mode(known: KnownValues) -> Any:
             kwargs: Mapping[str, Any] | None = None,
         ) -> Any:
             own = dict(kwargs or {})
+            if isinstance(func, HigherOrderOperator):
+                rule = func.python_key_table.get(FakeTensorMode)
+                if func in registered_hop_fake_fns or rule is None:
+                    return super().__torch_dispatch__(func, types, args, own)
+                return rule(self, *args, **own)
             if self.depth:
                 return super().__torch_dispatch__(func, types, args, own)
             if func._schema.name in _PINNING:

@@ -24,7 +24,11 @@ def run_script(warm_process: WarmProcess, tmp_path: Path) -> RunScript:
     """Runs a script, by its fixture's name or its text, in an empty folder."""
 
     def run(
-        script: str, *arguments: str, steps: int = 2, options: dict[str, Any] | None = None
+        script: str,
+        *arguments: str,
+        steps: int = 2,
+        options: dict[str, Any] | None = None,
+        world: int = 1,
     ) -> Run:
         path = SCRIPTS / script
         if "\n" in script:
@@ -41,6 +45,7 @@ def run_script(warm_process: WarmProcess, tmp_path: Path) -> RunScript:
             cache_dir=str(environment.cache_dir()),
             folder=str(tmp_path),
             script=ScriptCommand(str(path), arguments=arguments, steps=steps),
+            world=world,
         )
         return warm_process.compile(request).run
 
@@ -188,3 +193,44 @@ def test_objects_of_the_device(run_script: RunScript) -> None:
     run = run_script(OBJECTS)
     assert [call.name for call in run.compiled] == ["pick"]
     assert run.kernels
+
+
+OF_RANKS = """
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+x = torch.randn(64, 256, device=device)
+"""
+
+
+def test_a_script_of_several_ranks(run_script: RunScript) -> None:
+    """Two micro-batches, of which only the second sends its gradients, 256 × 256 numbers of 4 bytes
+    and a mean of the loss: a rank sends 7/8 of them twice."""
+    script = OF_RANKS + (
+        "model = torch.nn.Linear(256, 256, bias=False).to(device)\n"
+        "model = torch.nn.parallel.DistributedDataParallel(torch.compile(model), [device.index])\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for step in range(9):\n"
+        "    with model.no_sync():\n"
+        "        model(x).relu().sum().backward()\n"
+        "    loss = model(x).relu().sum()\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+        "    dist.all_reduce(loss)\n"
+        "    dist.barrier()\n"
+        "    print(loss.item())\n"
+        "dist.destroy_process_group()\n"
+    )
+    run = run_script(script, world=8)
+    calls = [call for extern in run.externs if "all" in extern.op for call in extern.calls]
+    sent = sorted((call.work.sizes["sent"], call.count) for call in calls if call.work)
+    assert sent == [(2 * 7 / 8 * 4, 1), (2 * 7 / 8 * 256 * 256 * 4, 1)]
+
+
+def test_what_needs_single_other_ranks_is_refused(run_script: RunScript) -> None:
+    with pytest.raises(UserCodeFailed, match="exchanges tensors with a single other rank"):
+        run_script(OF_RANKS + "dist.send(x, 1)\n", world=8)
