@@ -137,7 +137,7 @@ class _TakingScripts(TyperCommand):
     command, with the ``--`` that separates them. Anything else gets no unknown options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        from perfcli.loading.references import begins_script
+        from perfcli.loading.references import may_take_arguments
 
         if "--" in args:  # once more: the parser takes one away
             first = args.index("--")
@@ -152,7 +152,7 @@ class _TakingScripts(TyperCommand):
             ctx.ignore_unknown_options = True
             rest = super().parse_args(ctx, given)
             words = [ctx.params.get(name) for name in ("scenario", "base", "head")]
-            if not any(begins_script(word) for word in words if word):
+            if not any(may_take_arguments(word) for word in words if word):
                 raise
             return rest
 

@@ -35,8 +35,9 @@ from perfcli.search.result import Culprits, Direction, Status
 from perfcli.worker.roles import Generator
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import identify
-from perfcli.workflow.request import Question, choose_device
+from perfcli.workflow.request import Question, check_compiled, choose_device
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle
+from perfcli.workflow.worktrees import Worktrees
 
 COMPILE_FLOOR = 0.03
 """Of compile-time, relative; assumed: compiling has no controls that would tell."""
@@ -192,6 +193,7 @@ def bisect(
     device, _ = choose_device(question.device, question.target)
     metric = metrics._find(options.metric, device)
     direction = _direction(options)
+    check_compiled(question.scenario, context)
     setting = _setting(question, metric, timing, context)
     question = replace(question, threads=setting.threads if setting else None)
     plan = _plan(question, options, metric, context)
@@ -215,7 +217,8 @@ def _search_recorded(asked: SearchScope, record: Record) -> Bisection:
     """Search to the end, or to a limit; what is known by then is stored, however it ends."""
     generator = asked.context.start_generator()
     try:
-        return _search(asked, record, generator)
+        with Worktrees() as worktrees:
+            return _search(asked, record, worktrees.search(generator))
     finally:
         generator.close()
         record.save()

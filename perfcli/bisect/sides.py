@@ -143,8 +143,8 @@ def _title(asked: SearchScope) -> str:
     question, request = asked.question, asked.plan.base.request
     place = request.target.name if request.target else request.device
     preset = f"preset {question.preset}" if question.preset else ""
-    params = " ".join(question.params)
-    return " · ".join(filter(None, [question.scenario, preset, params, place]))
+    given = " ".join([*question.params, *(f"--input {text}" for text in question.inputs)])
+    return " · ".join(filter(None, [question.scenario, preset, given, place]))
 
 
 def _ends_of(asked: SearchScope, cured: Settings | None) -> list[Job]:
@@ -164,6 +164,8 @@ def _compare_command(asked: SearchScope, a: Settings, b: Settings) -> str:
     words = ["perfcli", "compare", question.scenario]
     for param in question.params:
         words += ["-p", param]
+    for text in question.inputs:
+        words += ["--input", text]
     typed: list[tuple[str, str | None]] = [
         ("--preset", question.preset),
         ("--target", question.target),

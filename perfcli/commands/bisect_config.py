@@ -52,6 +52,7 @@ def bisect_config(
         ),
     ] = None,
     param: args.Params = None,
+    input: args.Inputs = None,
     preset: args.Preset = None,
     target: args.Target = None,
     device: args.Device = None,
@@ -119,7 +120,9 @@ def bisect_config(
         flip=not no_flip,
         resume=resume,
     )
-    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic)
+    question = Question(
+        *(scenario, tuple(param or ()), preset, target, device, dynamic), inputs=tuple(input or ())
+    )
     timing = MeasuringOptions(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
     args.use_calibration(calibration)
     context = Context(Notes(quiet), timeout=timeout, fake=fake, jobs=jobs)

@@ -19,6 +19,7 @@ def explain(
     option: args.Options = None,
     python: args.Python = None,
     param: args.Params = None,
+    input: args.Inputs = None,
     preset: args.Preset = None,
     target: args.Target = None,
     device: args.Device = None,
@@ -53,7 +54,10 @@ def explain(
 
     output.check_writable(json)
     question = Question(
-        run, tuple(param or ()), preset, target, device, dynamic, vary=vary, world=world
+        *(run, tuple(param or ()), preset, target, device, dynamic),
+        vary=vary,
+        world=world,
+        inputs=tuple(input or ()),
     )
     args.use_calibration(calibration)
     written = documents.Wanted(json=json).places

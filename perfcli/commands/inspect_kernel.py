@@ -44,6 +44,7 @@ def inspect_kernel(
     option: args.Options = None,
     python: args.Python = None,
     param: args.Params = None,
+    input: args.Inputs = None,
     preset: args.Preset = None,
     target: args.Target = None,
     device: args.Device = None,
@@ -82,7 +83,9 @@ def inspect_kernel(
             "--try-fixes goes with the report of one KERNEL: perfcli explain tries all of a run's"
         )
     output.check_writable(json)
-    question = Question(run, tuple(param or ()), preset, target, device, dynamic)
+    question = Question(
+        *(run, tuple(param or ()), preset, target, device, dynamic), inputs=tuple(input or ())
+    )
     side = Side(tuple(option or ()), python)
     written = documents.Wanted(json=json).places
     context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, written)

@@ -23,6 +23,7 @@ def noise(
         str | None, typer.Argument(metavar="SCENARIO", help="What to measure.")
     ] = None,
     param: args.Params = None,
+    input: args.Inputs = None,
     preset: args.Preset = None,
     device: args.Device = None,
     option: args.Options = None,
@@ -64,7 +65,7 @@ def noise(
     from perfcli.noise import view
     from perfcli.noise.pairs import PairSeries
     from perfcli.workflow.context import Context
-    from perfcli.workflow.request import Question, Side, make_jobs
+    from perfcli.workflow.request import Question, Side, check_compiled, make_jobs
     from perfcli.workflow.setting import MeasuringOptions, settle, why_not
 
     if show and forget:
@@ -72,6 +73,7 @@ def noise(
     if show or forget:
         typed = {
             "--param": param,
+            "--input": input,
             "--preset": preset,
             "--device": device,
             "--option": option,
@@ -92,8 +94,11 @@ def noise(
             "what is to be measured? Give a scenario (perfcli scenarios lists them), or --show"
         )
     output.check_writable(json)
-    question = Question(scenario, tuple(param or ()), preset, None, _device(device))
+    question = Question(
+        *(scenario, tuple(param or ()), preset, None, _device(device)), inputs=tuple(input or ())
+    )
     context = Context(Notes(quiet), timeout=timeout, fake=fake)
+    check_compiled(scenario, context)
     setting = settle(question, MeasuringOptions(budget, threads, seed), context)
     if setting is None:
         raise PerfcliError("nothing can be measured here")

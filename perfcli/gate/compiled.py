@@ -92,8 +92,14 @@ def _asked(config: Config, check: Check) -> tuple[Question, Side]:
 
 
 def _scenario(folder: Path, reference: str) -> str:
-    """Return a file's path from here: in the configuration it stands from there."""
+    """Return a file's path from here: in the configuration it stands from there. Raise PerfcliError
+    for one at a git revision, which no change could make worse."""
     found = parse_reference(reference)
+    if found.revision:
+        raise PerfcliError(
+            f"scenario = {reference!r}: a check is of the files that lie here, leave out "
+            f"@{found.revision} (perfcli gate --base-rev {found.revision} compares with it)"
+        )
     return found.move(os.path.relpath(folder / found.path)).text if found.path else reference
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import symtable
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ def check_builder(
     the inputs that were typed are not those of the call. ``given`` are the names of the parameters
     that were typed. What the text leaves open shows when the file runs."""
     try:
-        tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+        tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
     if _is_open(tree):
@@ -42,6 +43,8 @@ def check_builder(
             _check_class(place, named[0], parameters, inputs, tree)
             return
         chosen = functions.get(own)
+        if chosen is None:
+            _check_name(path, name, tree)
     else:
         public_ones = {n: f for n, f in functions.items() if not n.startswith("_")}
         chosen = _only(path, public_ones, tree)
@@ -50,6 +53,17 @@ def check_builder(
         _check_call(place, f"{chosen.name}()", _list_arguments(chosen), parameters, inputs)
     elif chosen is not None:
         _check_arguments(place, chosen, parameters)
+
+
+def _check_name(path: str, name: str, tree: ast.Module) -> None:
+    """Raise PerfcliError where nothing at the top of a file has this name."""
+    top = symtable.symtable(ast.unparse(tree), path, "exec")
+    made = {"globals", "exec", "setattr", "__getattr__"}  # names that no text shows
+    known = {each.get_name() for each in top.get_symbols()}
+    if internal(name) in known or made & known:
+        return
+    own = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    raise PerfcliError(f"{path} has no class, object or function {name!r}: {suggestion(name, own)}")
 
 
 def _check_class(
@@ -76,7 +90,7 @@ def _check_class(
         raise PerfcliError(
             f"{place} is constructed with {listed}: give {typed} where that is a number or text; "
             "a class that is given objects needs a function that makes it",
-            detail=write_template(f"{found.name}(…)"),
+            detail=write_template(f"{found.name}({', '.join(each.arg for each in missing)})"),
         )
     if forward is not None:
         _check_call(place, f"forward() of {found.name}", forward, (), inputs)
@@ -92,11 +106,15 @@ class CallArguments:
     """How many positional arguments it takes; None: any number."""
     open: bool = False
     """Whether it takes keyword arguments of any name."""
+    nameless: tuple[str, ...] = ()
+    """Those that are given by their place alone."""
 
 
 def write_inputs(names: Collection[str]) -> str:
     """Return what to type for arguments of these names: ``--input x=SHAPE:DTYPE``."""
-    return " ".join(f"--input {name}=SHAPE:DTYPE" for name in names or ("x",))
+    return " ".join(
+        f"--input {name}=SHAPE:DTYPE" if name else "--input SHAPE:DTYPE" for name in names or ("x",)
+    )
 
 
 def _check_call(
@@ -119,14 +137,19 @@ def _check_call(
     taken = {*arguments.known[:first], *names, *parameters}
     if twice := [name for name in names if name in arguments.known[:first]]:
         raise PerfcliError(f"--input {twice[0]} is given twice, by its name and as one without")
+    if placed := [name for name in names if name in arguments.nameless]:
+        raise PerfcliError(f"--input {placed[0]}: {call} takes it by its place: leave out the name")
     if missing := [name for name in arguments.required if name not in taken]:
-        raise PerfcliError(f"{place}: {listed}: add {write_inputs(missing)}")
+        shown = write_inputs(["" if each in arguments.nameless else each for each in missing])
+        raise PerfcliError(
+            f"{place}: {listed}: add {shown} (a plain value without a dtype: {missing[0]}=2.0)"
+        )
 
 
 def find_silent(path: Path) -> set[str]:
     """Return the names of the functions at the top of a file that return nothing: no builders."""
     try:
-        body = ast.parse(path.read_text(encoding="utf-8")).body
+        body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError):
         return set()
     return {n.name for n in body if isinstance(n, ast.FunctionDef) and not _returns(n)}
@@ -136,7 +159,7 @@ def is_script(path: Path) -> bool:
     """Return whether a file is to be run as it is: it has a main guard, or calls at its top what
     it compiles, and nothing in it builds a model for somebody else."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return False
     guarded = any(_is_main_guard(node) for node in tree.body)
@@ -228,7 +251,8 @@ def _write_both(path: str, tree: ast.Module, chosen: ast.ClassDef | None = None)
         return write_template(_example(tree))
     shown = "\n".join(lines)
     example = "with a SHAPE such as 8,128,768 and a DTYPE such as bf16"
-    return f"name its inputs, {example}:\n{shown}\nor {write_template(_example(tree))}"
+    call = f"{chosen.name}()" if chosen else _example(tree)
+    return f"name its inputs, {example}:\n{shown}\nor {write_template(call)}"
 
 
 def _list_modules(tree: ast.Module) -> list[ast.ClassDef]:
@@ -256,6 +280,7 @@ def _list_arguments(function: ast.FunctionDef, bound: bool = False) -> CallArgum
         tuple(a.arg for a in _list_required(function))[bound:],
         None if own.vararg else len(positional),
         own.kwarg is not None,
+        tuple(a.arg for a in own.posonlyargs)[bound:],
     )
 
 

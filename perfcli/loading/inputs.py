@@ -80,6 +80,12 @@ def _split_name(text: str) -> tuple[str, str]:
 
 def _read_input(text: str) -> GivenInput:
     name, rest = _split_name(text)
+    if nested := re.search(r"[{\[(]\s*[\[({'\"]|[{]", rest):
+        raise PerfcliError(
+            f"--input {text}: one input is one tensor or one plain value, no {nested[0]}…: what is "
+            "called with lists or dictionaries needs a function that makes them, "
+            "def build(): return Net(), ([torch.randn(8, 4), torch.randn(3, 4)],)"
+        )
     if name in ("strides", "below"):  # x=8,8:strides=1,8 without what stands before it
         raise _refuse(text, f"{name} stands behind a shape")
     shape, *marks = (part.strip() for part in rest.split(":"))

@@ -152,6 +152,14 @@ def _split_words(text: str) -> list[str]:
         raise PerfcliError(f"{text!r} is not a command: {str(error).lower()}") from None
 
 
+def may_take_arguments(text: str) -> bool:
+    """Return whether a text may be a script: it is a file or a module, and no part of one."""
+    try:
+        return begins_script(text) and parse_reference(text).name is None
+    except PerfcliError:
+        return True  # it is told when it is used
+
+
 def begins_script(text: str) -> bool:
     """Return whether a text begins as a script or another file of Python does: ``train.py``,
     ``-m``, ``python``."""
@@ -190,8 +198,16 @@ def _parse_other(text: str, name_foreign: Callable[[Path], str]) -> Reference:
 def _refuse_arguments(place: str, arguments: Sequence[str]) -> PerfcliError:
     option = next((word for word in arguments if word.startswith("-")), "")
     what = f"there is no option {option}" if option else f"{arguments[0]!r} is one word too many"
-    if not place.endswith(SUFFIX):
-        return PerfcliError(f"{what}: {place} takes no arguments, as a script does")
+    file, name = split(split_revision(place)[0])
+    if file.endswith(SUFFIX) and file == place and not Path(file).is_file():
+        return PerfcliError(f"there is no file {file}: expected path/to/file.py")
+    if not file.endswith(SUFFIX):
+        return PerfcliError(f"{what}: arguments are for scripts, and {place} is none")
+    if name is not None:
+        return PerfcliError(
+            f"{what}: arguments are for scripts, and {place} is a part of a file ({file} alone "
+            "would be run as a script)"
+        )
     return PerfcliError(
         f"{what}: {place} builds a model, so that no arguments are passed on to it "
         "(--script runs it as a script)"

@@ -248,20 +248,26 @@ def _pick_named(module: ModuleType, path: str, name: str) -> Scenario:
             f"{write_inputs(_name_arguments(found))}",
             detail=write_template(call),
         )
-    known = [*(s.name for s in scenarios.values()), *functions]
+    known = [*(s.name for s in scenarios.values()), *functions, *_list_models(module)]
     raise PerfcliError(f"{path} has no scenario or function {name!r}: {suggestion(name, known)}")
+
+
+def _list_models(module: ModuleType) -> dict[str, type]:
+    """Return the public classes with a ``forward`` that the file itself defines."""
+    return {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, type)
+        and hasattr(value, "forward")
+        and value.__module__ == module.__name__
+        and not key.startswith("_")
+    }
 
 
 def _pick_callable(module: ModuleType, path: str, name: str | None) -> tuple[Any, str]:
     """Return what is called with inputs, and its name. Raises PerfcliError where there is none, or
     several could be meant."""
-    own = {
-        key: value
-        for key, value in vars(module).items()
-        if getattr(value, "__module__", "") == module.__name__ and not key.startswith("_")
-    }
-    models = {k: v for k, v in own.items() if isinstance(v, type) and hasattr(v, "forward")}
-    functions = {k: v for k, v in own.items() if isinstance(v, FunctionType)}
+    models, functions = _list_models(module), _functions(module)
     if name is not None:
         found = getattr(module, internal(name), None)
         if callable(found) and not isinstance(found, Scenario):
@@ -271,7 +277,7 @@ def _pick_callable(module: ModuleType, path: str, name: str | None) -> tuple[Any
         if isinstance(found, Scenario):
             wrong = f"a scenario {name!r}, which makes its own inputs: leave out --input"
         raise PerfcliError(f"{path} has {wrong}")
-    found_here = models or functions
+    found_here: Mapping[str, Any] = models or functions
     if len(found_here) != 1:
         what = f"several ({', '.join(sorted(found_here))})" if found_here else "none"
         example = next(iter(found_here), "Net")

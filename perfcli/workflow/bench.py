@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,8 +27,8 @@ from perfcli.worker.live import LiveWorker, Starter
 from perfcli.worker.roles import Phase, Progress, StartWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
-from perfcli.workflow.revision import Worktrees
 from perfcli.workflow.setting import Setting
+from perfcli.workflow.worktrees import Worktrees
 
 _SIDES: tuple[SideName, ...] = ("base", "head")
 
@@ -102,8 +102,11 @@ class Bench:
     clock: Clock = time.monotonic
     folder: Path | None = None
     """Caches that vanish with ``close``, if they do."""
+    worktrees: Worktrees = field(default_factory=Worktrees)
+    """Those of the revisions that are measured."""
 
     def close(self) -> None:
+        self.worktrees.close()
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -119,13 +122,15 @@ def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> 
     folder = cache_dir() / "inductor" if stays else make_scratch("caches-")
     base, head = (_caches_name(job) for job in jobs)
     names: dict[SideName, str] = {"base": base, "head": head}
+    worktrees = Worktrees()
 
     def start(request: MeasureRequest, told: Callable[[Phase], None]) -> LiveWorker:
         caches = folder / names[request.side]
         caches.mkdir(parents=True, exist_ok=True)
-        return Starter(caches, timeout)(request, told)
+        placed = replace(request, compile=worktrees.place(request.compile))
+        return Starter(caches, timeout)(placed, told)
 
-    return Bench(start, folder=None if stays else folder)
+    return Bench(start, folder=None if stays else folder, worktrees=worktrees)
 
 
 def _caches_name(job: Job) -> str:
@@ -144,17 +149,15 @@ def measure(
     """
     base, head = comparison.base, comparison.head
     names = [*(job.request.variant.name for job in jobs), "both"]
-    with Worktrees() as worktrees:
-        jobs = [replace(job, request=worktrees.place(job.request)) for job in jobs]
-        plan = setting.plan(jobs)
-        opening = begin(plan, head.scenario, base.id, head.id)
-        place = open_bench(setting, jobs, context.timeout)
-        try:
-            with Reporter(names, context.notes) as progress:
-                watch = Watch(opening, progress, context.notes)
-                measured = _race_watched(plan, place, watch, _Referee(comparison, plan, setting))
-        finally:
-            place.close()
+    plan = setting.plan(jobs)
+    opening = begin(plan, head.scenario, base.id, head.id)
+    place = open_bench(setting, jobs, context.timeout)
+    try:
+        with Reporter(names, context.notes) as progress:
+            watch = Watch(opening, progress, context.notes)
+            measured = _race_watched(plan, place, watch, _Referee(comparison, plan, setting))
+    finally:
+        place.close()
     return replace(
         opening,
         method=measured.method,

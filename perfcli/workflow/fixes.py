@@ -34,7 +34,7 @@ from perfcli.options import assignments
 from perfcli.options.assignments import Catalogue
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import list_edited, make_job
-from perfcli.workflow.obtain import Obtained, _describe_kept, _list_foreign, obtain
+from perfcli.workflow.obtain import Obtained, _describe_kept, list_foreign, obtain
 from perfcli.workflow.request import describe, recompile
 
 FLAG = "--trust-run"
@@ -378,7 +378,7 @@ def _check_unchanged(run: Run) -> None:
 def _check_trusted(run: Run, asked: Variant | None) -> None:
     """Raise PerfcliError where compiling the run again would start or read what only its file
     names. ``asked`` is the variant that the command line asks for, None for a run by its name."""
-    if foreign := next(_list_foreign(run, asked), None):
+    if foreign := next(list_foreign(run, asked), None):
         raise PerfcliError(
             f"compiling the run again would use {foreign}, which only its file names: give {FLAG} "
             "if you trust that file"

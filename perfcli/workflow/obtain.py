@@ -28,7 +28,7 @@ from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, list_edited
 from perfcli.workflow.request import Question, Side, order_jobs, read_reference
-from perfcli.workflow.revision import Worktrees
+from perfcli.workflow.worktrees import Worktrees
 
 MOST_TEXT = 256 << 20
 """Characters of all texts that one report unpacks."""
@@ -60,7 +60,7 @@ class Obtained:
     def needs_trust(self) -> bool:
         """Return whether the run, once it is read from its file, is compiled again only by somebody
         who trusts that file."""
-        return next(_list_foreign(self.run, None), None) is not None
+        return next(list_foreign(self.run, None), None) is not None
 
     def text(self, blob: BlobId) -> str:
         """Return one of the run's texts."""
@@ -332,8 +332,7 @@ def _check_known(reference: str) -> None:
 
 
 def _check_stored_alone(question: Question, side: Side) -> None:
-    chosen = (question.params, question.preset, question.target, question.device, question.vary)
-    if any(chosen) or question.dynamic or side != Side():
+    if replace(question, scenario="") != Question("") or side != Side():
         raise PerfcliError(
             f"{question.scenario} is a stored run, shown as it is: leave out the options for "
             "compiling"
@@ -348,7 +347,7 @@ def _check_stored_alone(question: Question, side: Side) -> None:
 _PLAIN = (bool, int, float, type(None))
 
 
-def _list_foreign(run: Run, asked: Variant | None) -> Iterator[str]:
+def list_foreign(run: Run, asked: Variant | None) -> Iterator[str]:
     """Yield what compiling the run again would use that only its file names. ``asked`` is the
     variant that the command line asks for, None for a run by its name."""
     variant, known = run.variant, asked or Variant("")

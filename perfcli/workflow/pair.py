@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 
-from perfcli import units
 from perfcli.console import documents, output
 from perfcli.diagnosis import rules
 from perfcli.diff.compare import gather_evidence
@@ -29,6 +27,7 @@ from perfcli.stats.timing import derive
 from perfcli.stats.traced import derive_traced
 from perfcli.storing import timings
 from perfcli.workflow import bench
+from perfcli.workflow.adoption import adopt
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import (
@@ -119,13 +118,18 @@ def make_pair(
         return load_pair(named[0], named[1], asked, allow, context)
     asked.refuse("a stored run is compared as it is, and not measured")
     place = is_stored.index(True)
+    if question.toggles or replace(sides[place], scenario="") != Side():
+        raise PerfcliError(
+            f"{named[place]} is a stored run and stays as it is: give {named[1 - place]} its "
+            f"options alone, with -{'ab'[1 - place]} OPT=VAL"
+        )
     known = load_stored(named[place], context)
     tell_estimator(known.run, context.notes)
-    question = _adopt(question, sides, known.run)
-    (made,) = compile_runs(question, [sides[1 - place]], context)
+    adopted, side = adopt(question, sides[1 - place], known.run, context)
+    (made,) = compile_runs(adopted, [side], context)
     warn_of_oversights(made.run, context.notes)
     base, head = (made, known) if place else (known, made)
-    return Pair(base, head, gather_evidence(base.run, head.run, allow))
+    return Pair(base, head, gather_evidence(base.run, head.run, allow, _list_typed(sides)))
 
 
 def _check_nothing_typed(question: Question, sides: Sequence[Side], context: Context) -> None:
@@ -134,23 +138,6 @@ def _check_nothing_typed(question: Question, sides: Sequence[Side], context: Con
         raise PerfcliError(
             "two stored runs are compared as they are: leave out the options for compiling"
         )
-
-
-def _adopt(question: Question, sides: Sequence[Side], run: Run) -> Question:
-    """Return the question with what nobody typed as the stored run has it: the device, the target
-    and, of the same scenario, its parameters and inputs."""
-    if question.target is None and question.device is None:
-        name = run.target.name if run.target and run.device != "cpu" else None
-        question = replace(question, target=name, device="cpu" if run.device == "cpu" else None)
-    question = replace(question, dynamic=question.dynamic or run.dynamic)
-    names = {PurePath(side.scenario or question.scenario).name for side in sides}
-    typed = question.params or question.inputs or question.preset or question.vary
-    if typed or any(side.params or side.inputs for side in sides):
-        return question
-    if PurePath(run.scenario).name not in names:
-        return question
-    params = tuple(f"{name}={units.setting(value)}" for name, value in run.params.items())
-    return replace(question, params=params, inputs=run.inputs)
 
 
 def compile_pair(

@@ -21,7 +21,7 @@ from perfcli.options import assignments
 from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context, Probe
 from perfcli.workflow.fingerprint import Job, make_job
-from perfcli.workflow.revision import describe_revision, pin_reference
+from perfcli.workflow.worktrees import describe_revision, pin_reference
 
 DEFAULT_TARGET = "h100"
 
@@ -79,16 +79,7 @@ def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> l
     Raises PerfcliError for what the user got wrong, and where the sides are the same.
     """
     for text in dict.fromkeys(side.scenario or question.scenario for side in sides):
-        reference = read_reference(text)
-        if reference.kind == "run":
-            raise PerfcliError(
-                f"{text} is {name_foreign(Path(text)) or 'a stored run'}, not a scenario: compare "
-                "takes two of them, explain and inspect-kernel one"
-            )
-        if reference.path:
-            spare(Path(reference.path), context.written)
-        if reference.revision and pin_reference(reference) != reference:
-            context.notes.say(f"{text}: {describe_revision(reference)}")
+        check_compiled(text, context)
     probe = context.choose_probe(question.device)
     for toggle in question.toggles:
         sides = _toggle_sides(toggle, sides, probe)
@@ -101,6 +92,24 @@ def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> l
     if len(jobs) > 1 and (said := _find_defaults(jobs)):
         context.notes.warn(f"both sides are the same: {said}")
     return jobs
+
+
+def check_compiled(text: str, context: Context) -> None:
+    """Say which commit is meant where a text on the command line names a revision. Raise
+    PerfcliError where it names what is not compiled, or a file that will be written."""
+    reference = read_reference(text)
+    if reference.kind == "run":
+        what = name_foreign(Path(text)) or "a stored run"
+        if Path(text).is_dir():
+            what = f"a folder ({what})"
+        raise PerfcliError(
+            f"{text} is {what}, not a scenario: compare takes two of them, explain and "
+            "inspect-kernel one"
+        )
+    if reference.path:
+        spare(Path(reference.path), context.written)
+    if reference.revision and pin_reference(reference) != reference:
+        context.notes.say(f"{text}: {describe_revision(reference)}")
 
 
 def read_reference(text: str) -> Reference:
@@ -317,6 +326,8 @@ def _read_params(
             )
         check_builder(reference.path, reference.name, given, read_inputs(question.inputs))
         return given, question.preset, varied[1:]
+    if Path(question.scenario).is_dir():
+        raise PerfcliError(f"{question.scenario} is a folder: name a file in it, path/to/model.py")
     scenario = registry.scenario(question.scenario)
     if question.inputs:
         raise PerfcliError(

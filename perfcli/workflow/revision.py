@@ -7,21 +7,18 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from perfcli.errors import PerfcliError
-from perfcli.loading.references import Reference, parse_reference
 from perfcli.machine.scratch import left_scratch, make_scratch
-from perfcli.model import Bundle, CompileRequest, Run
-from perfcli.worker.roles import Executor, Progress
+from perfcli.model import CompileRequest
+from perfcli.names import suggestion
 
-_DIGITS = 12
+COMMIT_DIGITS = 12
 """As many of a commit as name it in what is shown and stored."""
 # A gate in a git hook is told of the hook's repository by these; all else is the user's settings.
 _HOOKS = ("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "COMMON_DIR", "PREFIX")
@@ -99,7 +96,7 @@ def check_out(name: str, folder: Path) -> Iterator[Revision]:
 
     Raises PerfcliError where there is no repository or no such revision, or git fails.
     """
-    root, commit = _find_commit(name, folder)
+    root, commit = find_commit(name, folder)
     sweep_worktrees()
     above = make_scratch(_KIND, str(root))
     place = above / root.name
@@ -124,15 +121,56 @@ def sweep_worktrees() -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _find_commit(name: str, folder: Path) -> tuple[Path, str]:
+def find_commit(name: str, folder: Path) -> tuple[Path, str]:
     """Return the top of the repository around ``folder``, and the commit of a revision."""
     root = Path(_git(folder, "rev-parse", "--show-toplevel", what=f"{folder} is in no repository"))
-    commit = _git(
-        root,
-        *("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"),
-        what=f"{root} has no revision {name!r} (a shallow clone? fetch it first)",
+    found = _run(
+        root, ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     )
+    if found.returncode != 0:
+        raise PerfcliError(f"{root} has no revision {name!r}: {_advise(root, name)}")
+    commit = str(found.stdout).strip()
     return root, commit
+
+
+def _advise(root: Path, name: str) -> str:
+    """Return what to do about a revision that a repository does not have."""
+    _, colon, part = name.partition(":")
+    if colon:
+        return f"the name of a part of a file stands before the @, model.py:{part}@REVISION"
+    shallow = _run(root, ("rev-parse", "--is-shallow-repository")).stdout.strip() == "true"
+    if shallow:
+        return "it is a shallow clone, fetch the revision first (git fetch --unshallow)"
+    listed = _run(root, ("for-each-ref", "--format=%(refname:short)")).stdout.split()
+    near = suggestion(name, listed)
+    return near if near.startswith("did you") else "it is no branch, tag or commit of it"
+
+
+def check_tracked(file: Path, name: str, root: Path, commit: str) -> None:
+    """Raise PerfcliError where a revision has no such file. ``name`` is the revision as typed."""
+    top = root.resolve()
+    real = file.parent.resolve() / file.name
+    if not real.is_relative_to(top):
+        raise PerfcliError(f"{file} is not in the repository {root}")
+    path = real.relative_to(top).as_posix()
+    if _run(root, ("cat-file", "-e", f"{commit}:{path}")).returncode == 0:
+        return
+    known = _run(root, ("ls-files", "--error-unmatch", "--", path)).returncode == 0
+    why = "it came later, or had another path then" if known else "git does not track it"
+    why = why if file.exists() else "nor is it here now"
+    raise PerfcliError(f"there is no {path} in revision {name}: {why}")
+
+
+def describe_commit(name: str, folder: Path) -> str:
+    """Return what a revision of the repository around ``folder`` is: ``HEAD~1 is a1b2c3d4e5f6,
+    2026-11-20, Fuse it``."""
+    shown = _git(
+        folder,
+        *("show", "--no-patch", "--date=short", "--format=%h, %cd, %s"),
+        *(f"--abbrev={COMMIT_DIGITS}", "--end-of-options", f"{name}^{{commit}}"),
+        what=f"there is no revision {name!r}",
+    )
+    return f"{name} is {shown}"
 
 
 def _fill_submodules(root: Path, commit: str, place: Path) -> None:
@@ -150,7 +188,7 @@ def _fill_submodules(root: Path, commit: str, place: Path) -> None:
         made = _run(own, ("archive", "--format=tar", at), text=False)
         if made.returncode:
             raise PerfcliError(
-                f"the submodule {path} has no commit {at[:_DIGITS]} here: fetch it first "
+                f"the submodule {path} has no commit {at[:COMMIT_DIGITS]} here: fetch it first "
                 f"(git -C {path} fetch)"
             )
         with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
@@ -191,167 +229,3 @@ def _remove(root: Path, place: Path) -> None:
     if _run(root, remove).returncode != 0:  # broken: git forgets one whose folder is gone
         shutil.rmtree(place, ignore_errors=True)
         _run(root, remove)
-
-
-# --- files at a revision, as they are typed: model.py:block@main ------------------------------
-
-
-def pin_reference(reference: Reference) -> Reference:
-    """Return the reference with the commit that its revision is now: a branch is another one
-    tomorrow. One without a revision stays as it is.
-
-    Raises PerfcliError where there is no repository, no such revision, or no such file in it.
-    """
-    if not reference.revision:
-        return reference
-    with _said_of(reference):
-        root, commit = _find_commit(reference.revision, _find_folder(reference))
-        if reference.path:
-            _check_tracked(reference, root, commit)
-    return reference.pin(commit[:_DIGITS])
-
-
-def describe_revision(reference: Reference) -> str:
-    """Return what a revision is that was typed: ``HEAD~1 is a1b2c3d4e5f6, 2026-11-20, Fuse it``."""
-    shown = _git(
-        _find_folder(reference),
-        *("show", "--no-patch", "--date=short", "--format=%h, %cd, %s", f"--abbrev={_DIGITS}"),
-        *("--end-of-options", f"{reference.revision}^{{commit}}"),
-        what=f"there is no revision {reference.revision!r}",
-    )
-    return f"{reference.revision} is {shown}"
-
-
-def _find_folder(reference: Reference) -> Path:
-    """Return the folder that a file lies in, or the nearest one above that is still there."""
-    above = Path(reference.path).absolute().parents if reference.path else [Path.cwd()]
-    return next(folder for folder in above if folder.is_dir())
-
-
-def _check_tracked(reference: Reference, root: Path, commit: str) -> None:
-    file, top = Path(reference.path), root.resolve()
-    real = file.parent.resolve() / file.name
-    if not real.is_relative_to(top):
-        raise PerfcliError(f"{file} is not in the repository {root}")
-    path = real.relative_to(top).as_posix()
-    if _run(root, ("cat-file", "-e", f"{commit}:{path}")).returncode == 0:
-        return
-    known = _run(root, ("ls-files", "--error-unmatch", "--", path)).returncode == 0
-    why = "it came later, or had another path then" if known else "git does not track it"
-    why = why if file.exists() else "nor is it here now"
-    raise PerfcliError(f"there is no {path} in revision {reference.revision}: {why}")
-
-
-@contextmanager
-def _said_of(reference: Reference) -> Iterator[None]:
-    """Begin what is wrong with a revision with what was typed."""
-    try:
-        yield
-    except PerfcliError as error:
-        raise type(error)(f"{reference.text}: {error}", detail=error.detail) from error
-
-
-class Worktrees:
-    """Checks out the revisions that requests name, each once, and removes them at its end."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._known: dict[tuple[Path, str], Revision] = {}
-        self._of: dict[str, Revision] = {}
-
-    def __enter__(self) -> Worktrees:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._stack.close()
-
-    def compile(
-        self,
-        executor: Executor,
-        requests: Sequence[CompileRequest],
-        progress: Callable[[Progress], None],
-    ) -> Iterator[Bundle]:
-        """Compile as the executor does; a run of a revision says nothing of its worktree.
-
-        What it imports of the user's checkout, since the project is installed from there (``pip
-        install -e``), is another revision's: then it is compiled once more, with the worktree's
-        folders before those. Raises PerfcliError where that does not help.
-        """
-        placed = [self.place(request) for request in requests]
-        made = executor.compile(placed, progress)
-        for number, (request, moved) in enumerate(zip(requests, placed, strict=True)):
-
-            def tell(told: Progress, number: int = number) -> None:
-                progress(replace(told, request=number))
-
-            with self._hidden():
-                bundle = next(made)
-                revision = self._of.get(request.scenario)
-                if revision and (foreign := revision.foreign(bundle.run.sources)):
-                    again = look_in(moved, revision.import_folders(foreign))
-                    (bundle,) = executor.compile([again], tell)
-                if revision:
-                    _check_own(bundle.run, request, revision)
-                    bundle = _give_back(bundle, request, revision)
-            yield bundle
-
-    def place(self, request: CompileRequest) -> CompileRequest:
-        """Return the request for the files of the revision that it names, where it names one."""
-        reference = parse_reference(request.scenario)
-        if not reference.revision:
-            return request
-        with _said_of(reference):
-            revision = self._check_out(reference)
-            place = str(revision.place(Path(reference.path))) if reference.path else ""
-        self._of[request.scenario] = revision
-        moved, script = reference.move(place), request.script
-        return replace(
-            request,
-            scenario=moved.text,
-            script=replace(script, path=place) if script and place else script,
-            folder=str(revision.working_folder(Path.cwd()) or ""),
-        )
-
-    def _check_out(self, reference: Reference) -> Revision:
-        folder = _find_folder(reference)
-        root, commit = _find_commit(reference.revision, folder)
-        if (root, commit) not in self._known:
-            made = self._stack.enter_context(check_out(reference.revision, folder))
-            self._known[root, commit] = made
-        return self._known[root, commit]
-
-    @contextmanager
-    def _hidden(self) -> Iterator[None]:
-        """Say of an error where it is in the user's checkout, not in a folder that is gone."""
-        try:
-            yield
-        except PerfcliError as error:
-            message, detail = str(error), error.detail
-            for revision in self._known.values():
-                message = message.replace(str(revision.folder), str(revision.root))
-                detail = detail.replace(str(revision.folder), str(revision.root))
-            raise type(error)(message, detail=detail) from error
-
-
-def _check_own(run: Run, request: CompileRequest, revision: Revision) -> None:
-    if foreign := revision.foreign(run.sources):
-        raise PerfcliError(
-            f"{request.scenario} imports {foreign[0]}, which is the one of your checkout: give an "
-            "interpreter in which that is not installed (--python)"
-        )
-
-
-def _give_back(bundle: Bundle, request: CompileRequest, revision: Revision) -> Bundle:
-    """Return the bundle as if the revision lay where the user's checkout does. Files of the
-    revision are no sources that could change: its commit says what they are."""
-    own = f"{revision.folder}{os.sep}"
-    sources = {path: sha for path, sha in bundle.run.sources.items() if not path.startswith(own)}
-    text = msgspec.json.encode(replace(bundle.run, sources=sources))
-    text = text.replace(own.encode(), f"{revision.root}{os.sep}".encode())
-    run = replace(
-        msgspec.json.decode(text, type=Run),
-        scenario=request.scenario,
-        variant=request.variant,
-        script=request.script,
-    )
-    return replace(bundle, run=run)

@@ -308,7 +308,7 @@ def imports_a_helper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Two files of the user: model.py, and helper.py, which it imports."""
     helper = tmp_path / "helper.py"
     helper.write_text("WIDTH = 1\n")
-    (tmp_path / "model.py").write_text("from helper import WIDTH\n")
+    (tmp_path / "model.py").write_text("from helper import WIDTH\ndef build(): return WIDTH\n")
 
     def made_up(request: CompileRequest) -> Bundle:
         bundle = made_up_run.make_up_run(request)
@@ -374,11 +374,11 @@ def test_an_import_edited_during_the_search_is_not_reused(
 
 
 def test_an_edited_model_is_another_search(perfcli: Any) -> None:
-    Path("model.py").write_text("WIDTH = 1\n")
+    Path("model.py").write_text("def build(): return 1\n")
     asked = (*SPILLS_OF_MODEL, *bad(f"{MAX_READS}=1000"))
     assert perfcli(*asked).code == 0
     (path,) = stored()
-    Path("model.py").write_text("WIDTH = 2\n")
+    Path("model.py").write_text("def build(): return 2\n")
     result = perfcli(*asked, "--resume", path.stem)
     assert result.code == 4
     assert "is another search (file " in result.complaint

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perfcli.fake.executor import FakeExecutor
-from perfcli.model import Bundle, CompileRequest
+from perfcli.fake.executor import FakeExecutor, FakeGenerator, fake_interpreter
+from perfcli.model import Bundle, CompileRequest, Generated
 from perfcli.storing import store
+from perfcli.workflow.request import Question, Side, make_jobs
+from perfcli.workflow.setting import MeasuringOptions, Setting
+from perfcli.workflow.worktrees import Worktrees
 
 
 def git(*arguments: str, folder: Path | str = ".") -> str:
@@ -165,3 +169,105 @@ def test_a_submodule_has_the_files_of_that_revision(
     assert perfcli("compare", "model.py:block@HEAD~1", "model.py:block@HEAD").code == 0
     assert seen == ["one\n", "two\n"]
     assert perfcli("run", "sub/layer.py:f@HEAD~1").code == 0, "a repository of its own"
+
+
+def test_options_are_searched_on_a_revision(
+    perfcli: Any, revisions: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[str] = set()
+    generate = FakeGenerator.generate
+
+    def watched(self: FakeGenerator, requests: Sequence[CompileRequest], base: Any = None) -> Any:
+        for request in requests:
+            path = request.scenario.partition(":")[0]
+            seen.add(Path(path).read_text() + request.folder)
+        yield from generate(self, requests, base)
+
+    monkeypatch.setattr(FakeGenerator, "generate", watched)
+    asked = ("-m", "spills", "--bad", "triton.mix_order_reduction_max_reads=1000", "-j", "1")
+    result = perfcli("bisect-config", "model.py:block@HEAD~1", *asked, "--no-flip")
+    assert result.code == 0
+    assert f"HEAD~1 is {revisions[0][:12]}" in result.err
+    ((text, folder),) = (each.split("\n", 1) for each in seen)
+    assert text == "def block(): return 1"
+    assert not Path(folder).exists()
+    assert folder not in result.out + result.err
+    assert git("worktree", "list").count("\n") == 0
+
+
+def test_what_imports_the_checkout_is_generated_again_from_the_worktree(
+    revisions: tuple[str, str],
+) -> None:
+    """A generator that imports a file of the checkout until Python looks elsewhere first."""
+    asked: list[dict[str, str]] = []
+
+    class Installed(FakeGenerator):
+        def generate(self, requests: Sequence[CompileRequest], base: Any = None) -> Any:
+            for number, made in super().generate(requests, base):
+                asked.append(dict(requests[number].variant.env))
+                source = "" if asked[-1] else str(Path("model.py").resolve())
+                assert isinstance(made, Generated)
+                run = replace(made.bundle.run, sources={source: "0"} if source else {})
+                yield number, replace(made, bundle=replace(made.bundle, run=run))
+
+    question = Question("model.py:block@HEAD~1", target="h100")
+    sides = [Side(), Side(("split_reductions=false",))]
+    requests = [job.request for job in make_jobs(question, sides, fake_interpreter)]
+    with Worktrees() as worktrees:
+        made = list(worktrees.search(Installed("1")).generate(requests))
+    assert [number for number, _ in made] == [0, 1]
+    first, *others = asked
+    assert first == {}
+    assert all("perfcli-revision-" in each["PYTHONPATH"] for each in others)
+    runs = [each.bundle.run for _, each in made if isinstance(each, Generated)]
+    assert [run.scenario for run in runs] == [request.scenario for request in requests]
+    assert [dict(run.variant.env) for run in runs] == [{}, {}]
+
+
+def test_a_measured_revision_has_its_own_files(
+    perfcli: Any, revisions: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What starts a worker is given the worktree, which is there until the bench is closed."""
+    from perfcli.workflow import bench
+
+    started: list[Any] = []
+    monkeypatch.setattr(bench, "Starter", lambda *_: lambda request, told: started.append(request))
+    monkeypatch.setenv("PERFCLI_CACHE_DIR", str(tmp_path / "cache"))
+    question = Question("model.py:block@HEAD~1", device="cpu")
+    (job,) = make_jobs(question, [Side()], fake_interpreter)
+    setting = Setting(MeasuringOptions(), "cpu", 1.0, 1, 0, (0,), None)
+    place = bench.open_bench(setting, [job, job], None)
+    place.start(setting.plan([job, job]).base, lambda phase: None)
+    (request,) = started
+    path = Path(request.compile.scenario.partition(":")[0])
+    assert path.read_text() == "def block(): return 1\n"
+    place.close()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("model.py:block@trnk", "has no revision 'trnk': did you mean trunk?"),
+        ("model.py@HEAD:block", "stands before the @, model.py:block@REVISION"),
+        ("model.py:block@0123abc", "it is no branch, tag or commit of it"),
+    ],
+)
+def test_what_to_do_about_a_revision_that_is_not_there(
+    perfcli: Any, revisions: tuple[str, str], reference: str, said: str
+) -> None:
+    git("branch", "trunk")
+    assert said in perfcli("run", reference).complaint
+
+
+def test_a_shallow_clone_lacks_revisions(perfcli: Any, revisions: tuple[str, str]) -> None:
+    git("clone", "--quiet", "--depth", "1", f"file://{Path.cwd()}", "shallow")
+    result = perfcli("run", "shallow/model.py:block@HEAD~1")
+    assert "it is a shallow clone, fetch the revision first" in result.complaint
+
+
+def test_a_check_is_of_no_revision(perfcli: Any, revisions: tuple[str, str]) -> None:
+    Path("perfcli.toml").write_text('[[checks]]\nscenario = "model.py:block@HEAD"\n')
+    result = perfcli("gate")
+    assert result.code == 2
+    assert "leave out @HEAD (perfcli gate --base-rev HEAD compares with it)" in result.complaint

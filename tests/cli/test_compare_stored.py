@@ -112,3 +112,91 @@ def test_the_other_way_round_is_the_inverse(perfcli: Any, measured: Measured) ->
     assert other["ratio"] == pytest.approx(1 / one["ratio"])
     assert (other["low"], other["high"]) == pytest.approx((1 / one["high"], 1 / one["low"]))
     assert found[0]["measurement"] == found[1]["measurement"]
+
+
+MODEL = """
+import torch
+from torch import nn
+
+def old(rows=4): ...
+def new(rows=4): ...
+
+class Net(nn.Module):
+    def forward(self, x): ...
+
+class Wide(nn.Module):
+    def forward(self, x): ...
+"""
+
+
+def run_and_compare(
+    perfcli: Any, made: list[str], *compared: str, base: bool = True
+) -> tuple[Any, Any]:
+    """Store a run, then compare with it: it is the base, or the head. Return what was said, and the
+    run of the other side; None where it was not compiled."""
+    Path("model.py").write_text(MODEL)
+    before = set(ids_of_all())
+    assert perfcli("run", *made, "--fresh").code == 0
+    (run,) = set(ids_of_all()) - before
+    first, *others = compared
+    sides = (run, first) if base else (first, run)
+    result = perfcli("compare", *sides, *others, "--fresh")
+    new = set(ids_of_all()) - before - {run}
+    return result, store.read(store.FOLDER / f"{new.pop()}.json") if new else None
+
+
+def ids_of_all() -> list[str]:
+    return [stored.header.id for stored in store.runs()]
+
+
+@pytest.mark.parametrize("base", [True, False])
+def test_the_other_side_is_compiled_as_the_stored_run_was(perfcli: Any, base: bool) -> None:
+    made = ["model.py:old", "--target", "b200", "-p", "rows=8", "-o", "split_reductions=false"]
+    result, run = run_and_compare(perfcli, made, "model.py:old", base=base)
+    assert result.code == 0
+    assert run.target.name == "b200"
+    assert str(run.params["rows"]) == "8"
+    assert run.variant.options == {"split_reductions": False}
+    assert "with --target b200 -p rows=8" in result.err
+
+
+def test_what_is_typed_counts_instead(perfcli: Any) -> None:
+    made = ["model.py:old", "-p", "rows=8", "-o", "split_reductions=false"]
+    typed = ["-p", "rows=16", "-b", "split_reductions=true", "--target", "a100"]
+    result, run = run_and_compare(perfcli, made, "model.py:old", *typed, "--allow", "target")
+    assert result.code == 0
+    assert (str(run.params["rows"]), run.target.name) == ("16", "a100")
+    assert run.variant.options == {"split_reductions": True}
+
+
+def test_inputs_are_taken_over(perfcli: Any) -> None:
+    made = ["model.py:Net", "--input", "8,64:bf16"]
+    _, same = run_and_compare(perfcli, made, "model.py:Net")
+    _, needing = run_and_compare(perfcli, made, "model.py:Wide")
+    _, building = run_and_compare(perfcli, made, "model.py:new")
+    inputs = [run.inputs for run in (same, needing, building)]
+    assert inputs == [("8,64:bf16",), ("8,64:bf16",), ()]
+
+
+def test_another_scenario_has_the_parameters_of_the_same_name(perfcli: Any) -> None:
+    made = ["rmsnorm", "-p", "rows=64", "-p", "mode=training", "--vary", "columns=8,16"]
+    _, run = run_and_compare(perfcli, made, "softmax")
+    assert run.scenario == "softmax"
+    assert {name: run.params[name] for name in ("rows", "mode")} == {"rows": 64, "mode": "training"}
+
+
+def test_what_only_a_runs_file_names_is_not_started(perfcli: Any) -> None:
+    made = ["softmax", "-o", "TORCHINDUCTOR_MAX_AUTOTUNE=0", "-o", "split_reductions=false"]
+    result, run = run_and_compare(perfcli, made, "softmax")
+    assert "the variable TORCHINDUCTOR_MAX_AUTOTUNE, which is not taken over" in result.err
+    assert (run.variant.env, run.variant.options) == ({}, {"split_reductions": False})
+    trusted, run = run_and_compare(perfcli, made, "softmax", "--trust-run")
+    assert "not taken over" not in trusted.err
+    assert run.variant.env == {"TORCHINDUCTOR_MAX_AUTOTUNE": "0"}
+
+
+@pytest.mark.parametrize("typed", [["-a", "split_reductions=false"], ["--toggle", "benchmark"]])
+def test_a_stored_run_has_no_options_of_its_own(perfcli: Any, typed: list[str]) -> None:
+    result, _ = run_and_compare(perfcli, ["softmax"], "softmax", *typed)
+    assert result.code == 2
+    assert "is a stored run and stays as it is: give softmax its options" in result.complaint
