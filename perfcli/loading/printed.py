@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 _LINES = 20
+_WIDTH = 400
+"""Characters of a line that are shown, and of a text those that are kept for each of its lines."""
+_MOST_LOGGED = 64 << 20
+"""Characters that go to the log, which is a file: a loop that prints must not fill the disk."""
 
 
 class _Kept:
@@ -17,10 +21,18 @@ class _Kept:
     def __init__(self, stream: Any, parts: deque[str]) -> None:
         self._stream = stream
         self._parts = parts
+        self._logged = 0
 
-    def write(self, text: str) -> Any:
-        self._parts.append(text)
-        return self._stream.write(text)
+    def write(self, text: str) -> int:
+        self._parts.append(text[-_LINES * _WIDTH :])
+        self._logged += len(text)
+        if self._logged <= _MOST_LOGGED:
+            self._stream.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -39,7 +51,8 @@ class _Printed:
     def tell(self) -> str:
         """Return them under a heading; empty where nothing was printed."""
         lines = "".join(self._parts).strip().splitlines()[-_LINES:]
-        return "\n".join(["", "", "it printed:", *(f"  {line}" for line in lines)]) if lines else ""
+        shown = (f"  {line if len(line) <= _WIDTH else line[:_WIDTH] + '…'}" for line in lines)
+        return "\n".join(["", "", "it printed:", *shown]) if lines else ""
 
 
 @contextlib.contextmanager

@@ -21,6 +21,8 @@ from perfcli.storing import store
 _PYTHON = ("python", "python3")
 """What may stand before a file, and says that it is a script."""
 _AT = re.compile(rf"(?P<place>.+?\{SUFFIX}(?::[^@/]+)?)@(?P<revision>.*)", re.DOTALL)
+_DATES = re.compile(r"@\{[^}]*\}")
+"""Of a revision what may have blanks in it: ``main@{2 days ago}``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +144,10 @@ def split_revision(text: str) -> tuple[str, str]:
 def _split_words(text: str) -> list[str]:
     """Return the words of a text, in which a file whose name has blanks is one, as is everything
     that is no script with its arguments."""
-    path, name = split(split_revision(text)[0])
-    whole = Path(path).exists() and not re.search(r"\s", name or "")
+    place, revision = split_revision(text)
+    path, name = split(place)
+    behind = f"{name or ''}{_DATES.sub('', revision)}"
+    whole = Path(path).exists() and not re.search(r"\s", behind)
     if whole or not re.search(r"\s", text) or not begins_script(text):
         return [text]
     try:

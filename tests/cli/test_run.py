@@ -154,7 +154,7 @@ def test_a_stored_run_names_what_its_times_were_estimated_with(
 def test_runs_of_a_file_are_all_that_it_declares(perfcli: Any) -> None:
     Path("sub").mkdir()
     for path in ("breaks.py", "other.py"):
-        Path(path).write_text("def build(): ...\n")
+        Path(path).write_text("def build(): ...\ndef one(): ...\ndef two(): ...\n")
     for name in ("breaks.py:one", "./breaks.py:two", "breaks.py", "other.py:one"):
         assert perfcli("run", name).code == 0
     headers = {stored.header.id: stored.header.scenario for stored in store.runs()}
@@ -194,7 +194,8 @@ def test_runs_tells_runs_of_one_scenario_apart(
     perfcli("run", "softmax", "--preset", "smoke")
     perfcli("run", "softmax", "-p", "mode=training", "--dynamic", "-o", f"{MAX_READS}=9")
     Path(LONG).parent.mkdir(parents=True)
-    Path(LONG.partition(":")[0]).touch()
+    path, _, name = LONG.partition(":")
+    Path(path).write_text(f"def {name}(): ...\n")
     perfcli("run", LONG, "-p", "rows=32768")
     out = perfcli("runs").out
     assert max(map(len, out.splitlines())) <= columns

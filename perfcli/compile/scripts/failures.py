@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,25 @@ def _is_joining(error: BaseException) -> str:
     )
 
 
+_OF_TORCHRUN = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+
+
+def _is_reading_rank(error: BaseException) -> str:
+    if not isinstance(error, KeyError) or error.args[:1] not in [(n,) for n in _OF_TORCHRUN]:
+        return ""
+    return (
+        f"reads the variable {error.args[0]}, which torchrun sets: give the number of ranks with "
+        "--world N, and nothing is started but one of them"
+    )
+
+
 def _is_importing(error: BaseException) -> str:
     if not isinstance(error, ModuleNotFoundError):
         return ""
@@ -169,6 +189,7 @@ _KNOWN: tuple[Callable[[BaseException], str], ...] = (
     _is_reading,
     _is_asking_hub,
     _is_joining,
+    _is_reading_rank,
     _is_importing,
 )
 _OUTSIDE: tuple[Callable[[BaseException], str], ...] = (_is_lacking_values, _is_asking_device)
@@ -193,7 +214,8 @@ def refuse_nothing_compiled(
             "Inductor",
             detail=printed.strip(),
         )
-    lines = [] if script.module else list(_list_calls(Path(script.path)))
+    main = getattr(sys.modules["__main__"], "__file__", script.path)
+    lines = list(_list_calls(Path(main)))
     could = f": what could be compiled is called at {', '.join(lines)}" if lines else ""
     raise UserCodeFailed(
         f"{name} never compiles anything{could} (model = torch.compile(model))",
@@ -202,21 +224,47 @@ def refuse_nothing_compiled(
 
 
 def _list_calls(path: Path) -> Iterator[str]:
-    """Yield ``train.py:30 model(x)`` for calls of what looks like a module: a name that something
-    is asked of that modules have."""
+    """Yield ``train.py:30 model(x)`` for calls of what looks like a module: a name that is given
+    one, or that something is asked of that modules have."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return
+    classes = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        if any("Module" in ast.unparse(base) for base in node.bases)
+    }
     modules = {
         ast.unparse(node.value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in _OF_MODULES
     }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(_makes(each, classes) for each in _chain(node)):
+            modules |= set(map(ast.unparse, node.targets))
     found = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in modules
     ]
     for node in sorted(found, key=lambda each: each.lineno)[:_MOST_LINES]:
-        yield f"{path}:{node.lineno} {ast.unparse(node)[:60]}"
+        yield f"{shorten_path(str(path))}:{node.lineno} {ast.unparse(node)[:60]}"
+
+
+def _chain(assigned: ast.Assign) -> Iterator[ast.Call]:
+    """Yield the calls of ``Net(8).to(device).half()``, the last one first."""
+    value: ast.AST = assigned.value
+    while isinstance(value, ast.Call):
+        yield value
+        value = value.func.value if isinstance(value.func, ast.Attribute) else value.func
+
+
+def _makes(call: ast.Call, classes: Collection[str]) -> bool:
+    """Return whether a call makes a module: ``nn.Linear(8, 8)``, ``Net()`` of a class of the
+    file, ``AutoModel.from_pretrained(…)``."""
+    name = ast.unparse(call.func)
+    of, _, last = name.rpartition(".")
+    made = of.split(".")[-1] == "nn" and last[:1].isupper()
+    return made or name in classes or last in ("from_pretrained", "from_config", "create_model")

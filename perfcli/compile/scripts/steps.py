@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from perfcli import units
 from perfcli.compile.capture.captured import Capture, CapturedGraph
 from perfcli.loading.tracebacks import is_users
 
@@ -107,9 +108,8 @@ class StepCounter:
         """Return which part of the script the run is."""
         done = Counter(event.who for event in self.steps)
         if not done:
-            return (
-                f"the script stepped no optimizer: one round of its {len(self.calls)} calls counts"
-            )
+            calls = units.plural(len(self.calls), "call")
+            return f"the script stepped no optimizer: one round of {calls} counts"
         number = min(done.values())
         return (
             f"step {number} of the script, between two steps of its optimizer"

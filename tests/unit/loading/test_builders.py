@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfcli.errors import PerfcliError
-from perfcli.loading.builders import check_builder, find_silent
+from perfcli.loading.builders import check_builder, find_silent, is_script
+from perfcli.loading.inputs import read_inputs
 
 CLASS = """
 import torch
@@ -96,3 +97,73 @@ def test_what_the_text_leaves_open_is_left_open(text: str, tmp_path: Path) -> No
     file.write_text(text)
     check_builder(str(file), None, ())
     check_builder(str(tmp_path / "missing.py"), None, ())
+
+
+CALLED = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, config, width: int): ...
+    def forward(self, x, mask=None): ...
+
+class Plain(torch.nn.Module):
+    def forward(self, x, *, scale): ...
+
+def fn(a, b, /, c=1.0):
+    return a * b + c
+
+made = Plain()
+"""
+
+
+def refuse(folder: Path, name: str, given: Collection[str] = (), *inputs: str) -> PerfcliError:
+    file = folder / "model.py"
+    file.write_text(CALLED)
+    with pytest.raises(PerfcliError) as raised:
+        check_builder(str(file), name, given, read_inputs(inputs))
+    assert "\n" not in str(raised.value)
+    return raised.value
+
+
+def test_a_name_that_is_not_in_the_file(tmp_path: Path) -> None:
+    error = refuse(tmp_path, "Nett")
+    assert str(error).endswith("has no class, object or function 'Nett': did you mean Net?")
+    for text in ("globals()['x'] = 1\n", "def __getattr__(name): ...\n", "import x\n"):
+        (tmp_path / "model.py").write_text(text)
+        check_builder(str(tmp_path / "model.py"), "x", ())
+
+
+def test_a_class_is_made_with_what_its_constructor_needs(tmp_path: Path) -> None:
+    assert "return Net(), (torch" in refuse(tmp_path, "Net").detail
+    error = refuse(tmp_path, "Net", ("width",), "8,64")
+    assert "is constructed with config: give -p config=VALUE" in str(error)
+    assert "return Net(config), (torch" in error.detail
+    compile(error.detail.partition("\n\n")[2], "template", "exec")
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "said"),
+    [
+        (
+            "Plain",
+            ["8"],
+            "forward() of Plain takes x, scale: add --input scale=SHAPE:DTYPE (a",
+        ),
+        ("Plain", ["8", "9"], "2 inputs without a name: forward() of Plain takes x, scale"),
+        ("Plain", ["y=8"], "--input y: forward() of Plain takes x, scale, no y"),
+        ("Plain", ["8", "x=8"], "--input x is given twice, by its name and as one without"),
+        ("fn", ["8"], "fn() takes a, b, c: add --input SHAPE:DTYPE (a plain"),
+        ("fn", ["8", "b=8"], "--input b: fn() takes it by its place: leave out the name"),
+    ],
+)
+def test_inputs_that_are_not_those_of_the_call(
+    tmp_path: Path, name: str, inputs: list[str], said: str
+) -> None:
+    assert said in str(refuse(tmp_path, name, (), *inputs))
+
+
+def test_a_file_may_have_another_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    text = "# -*- coding: latin-1 -*-\nNAME = 'caf\xe9'\nif __name__ == '__main__':\n    run()\n"
+    file.write_bytes(text.encode("latin-1"))
+    assert is_script(file)

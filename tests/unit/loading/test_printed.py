@@ -35,6 +35,18 @@ def test_only_the_last_lines_are_told() -> None:
     assert printed.tell().splitlines()[2:] == ["it printed:", *(f"  {n}" for n in range(80, 100))]
 
 
+def test_what_is_printed_without_end_fills_neither_memory_nor_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("perfcli.loading.printed._MOST_LOGGED", 1000)
+    with keep_output() as printed:
+        sys.stdout.writelines(["a" * 900, "\n", "b" * 90000, "\nlast\n"])
+        assert sys.getsizeof("".join(sys.stdout._parts)) < 10000  # type: ignore[attr-defined]
+    assert capsys.readouterr().out == "a" * 900 + "\n"
+    *_, cut, last = printed.tell().splitlines()
+    assert (cut, last) == (f"  {'b' * 400}…", "  last")
+
+
 def test_a_failing_file_and_a_failing_builder_tell_what_they_printed(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text("print('loading weights')\nraise OSError('none here')\n")

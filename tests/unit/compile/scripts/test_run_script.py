@@ -104,6 +104,15 @@ BEGIN = "import torch\nf = torch.compile(torch.nn.functional.gelu)\n"
             "x = torch.ones(2, 4).cuda()\ny = m(x)\n",
             "never compiles anything: what could be compiled is called at script.py:4 m(x)",
         ),
+        (
+            "from torch import nn\nnet = nn.Linear(4, 4).half()\n\n\ndef step(x):\n"
+            "    return net(x)\n",
+            "never compiles anything: what could be compiled is called at script.py:6 net(x)",
+        ),
+        (
+            "import os\n\nrank = int(os.environ['LOCAL_RANK'])\n",
+            "script.py:3 reads the variable LOCAL_RANK, which torchrun sets: give the number of",
+        ),
         (BEGIN, "compiles gelu at script.py:2, and no kernel came of it"),
         ("import nowhere\n\n", "script.py:1 imports nowhere, which is not installed"),
         ("\nx = (\n", "script.py:2 is no Python"),
@@ -146,6 +155,48 @@ def test_what_it_printed_is_shown(run_script: RunScript) -> None:
     with pytest.raises(UserCodeFailed) as caught:
         run_script("import sys\n\nprint('no data')\nsys.exit(3)\n")
     assert "no data" in caught.value.detail
+
+
+HOSTILE = """\
+# -*- coding: latin-1 -*-
+import io
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, "own")
+import beside
+import torch
+
+assert len("caf\xe9") == 4 and sys.argv == [__file__, "a b", "--x"]
+assert subprocess.run(["true"]).returncode == 0
+net = torch.compile(beside.Net().cuda())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+os.chdir("/")
+sys.stdout, sys.stderr = io.StringIO(), None
+for step in range(beside.STEPS):
+    try:
+        net(torch.randn(4, 8).cuda()).relu().sum().backward()
+        optimizer.step()
+    except BaseException as error:
+        print(error)
+sys.stdout.close()
+"""
+
+
+def test_what_a_script_may_do(run_script: RunScript, tmp_path: Path) -> None:
+    """It changes its folder, its streams and its path, starts a program, catches everything, and
+    has a name with blanks and another encoding."""
+    (tmp_path / "own").mkdir()
+    beside = "import torch\n\nSTEPS = 50\n\n\nclass Net(torch.nn.Linear):\n"
+    (tmp_path / "own" / "beside.py").write_text(
+        beside + "    def __init__(self):\n        super().__init__(8, 8)\n"
+    )
+    script = tmp_path / "my train.py"
+    script.write_bytes(HOSTILE.encode("latin-1"))
+    run = run_script(str(script), "a b", "--x")
+    assert run.mode == "training"
+    assert {graph.direction for graph in run.graphs} == {"forward", "backward"}
 
 
 def test_exit_after_compiling_counts(run_script: RunScript) -> None:
