@@ -41,7 +41,7 @@ def test_what_is_printed_without_end_fills_neither_memory_nor_the_log(
     monkeypatch.setattr("perfcli.loading.printed._MOST_LOGGED", 1000)
     with keep_output() as printed:
         sys.stdout.writelines(["a" * 900, "\n", "b" * 90000, "\nlast\n"])
-        assert sys.getsizeof("".join(sys.stdout._parts)) < 10000  # type: ignore[attr-defined]
+        assert sys.getsizeof("".join(sys.stdout._parts)) < 10000  # type: ignore[union-attr]
     assert capsys.readouterr().out == "a" * 900 + "\n"
     *_, cut, last = printed.tell().splitlines()
     assert (cut, last) == (f"  {'b' * 400}…", "  last")
