@@ -322,13 +322,29 @@ def explain(compared: Compared) -> str:
         return compared.error
     if not compared.bodies and not compared.differs:
         return ""
-    padded = [d for d in compared.differs if d.startswith("operator")]
-    if compared.bodies and any("mm" in d for d in padded):
+    if _are_padded_otherwise([d for d in compared.differs if d.startswith("operator")]):
         return "padding of a matrix product, timed on the device"
     return "; ".join(
         [f"{len(compared.bodies)} bodies"] * bool(compared.bodies)
         + [f"{len(compared.differs)} facts"] * bool(compared.differs)
     )
+
+
+def _are_padded_otherwise(operators: Sequence[str]) -> bool:
+    """Return whether operators of either side are the same where sizes are rounded up to what
+    Inductor pads them to."""
+    sides: dict[str, Counter[str]] = {"device": Counter(), "offline": Counter()}
+    for text in operators:
+        side, _, call = text.removeprefix("operator ").removeprefix("on the ").partition(" only: ")
+        operator, _, count = call.rpartition(" ×")
+        rounded = re.sub(r"(\w+)\[([\d, ]+)\]", _round_up, operator)
+        sides[side][rounded] += int(count)
+    return bool(operators) and sides["device"] == sides["offline"]
+
+
+def _round_up(found: re.Match[str]) -> str:
+    lane = 4 if found[1] == "float32" else 8
+    return f"{found[1]}{[-(-int(n) // lane) * lane for n in found[2].split(',')]}"
 
 
 def report(options: argparse.Namespace) -> int:

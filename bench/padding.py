@@ -1,10 +1,16 @@
 """Holds Inductor's padding decisions, measured on a GPU, against the predicted ones.
 
     python bench/padding.py OUT.json [--files FILE.py …] [--limit SECONDS]
+    python bench/padding.py --stored            anywhere: bench/padding_decisions.jsonl
 
 Models with sizes that are no multiples of 8, those of this file and of others (``ARCHITECTURES``),
 are compiled no further than their graphs. Whenever Inductor times a matrix product as it is and
 padded, its answer is kept beside the one that perfcli gives without a device.
+
+``--stored`` holds predictions against decisions of an H200 that are in the repository: ``quiet``
+ones of these models, timed while nothing else ran (2026-11-23, with both times), and ``busy`` ones
+of architectures and scripts of which 16 processes at a time compiled, read off the operators that
+they called (the same day; torch 2.11.0, a few of torch 2.13.0).
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ ARCHITECTURES = (
     "odd_width",
     "tagger",
 )
+STORED = Path(__file__).with_name("padding_decisions.jsonl")
 CLEAR = 1.1
 """Between 1 ÷ this and this times the limit of 1.1, measuring again may decide otherwise."""
 
@@ -236,7 +243,7 @@ def decide(scenario: str) -> Iterator[dict[str, Any]]:
         times.clear()
         actual = bool(original(match, mat1, mat2, op, input))
         if times:
-            predicted = _decide_padding(target, match, mat1, mat2, op, input)
+            forecast = _decide_padding(target, match, mat1, mat2, op, input)
             sizes = [[int(n) for n in m.shape] for m in (mat1, mat2)]
             operands = [
                 asdict(_describe_operand(match, name, m))
@@ -245,7 +252,8 @@ def decide(scenario: str) -> Iterator[dict[str, Any]]:
             found.append({
                 "op": str(op), "left": sizes[0], "right": sizes[1], "operands": operands,
                 "precision": _name_precision(mat1.dtype), "actual": actual,
-                "predicted": predicted, "before": times[-1][0], "after": times[-1][1],
+                "predicted": forecast is not None and forecast.pays,
+                "before": times[-1][0], "after": times[-1][1],
             })  # fmt: skip
         return actual
 
@@ -297,14 +305,75 @@ def report(found: Sequence[dict[str, Any]]) -> None:
                   f"{each['after']:.0f} µs, predicted {each['predicted']}")  # fmt: skip
 
 
+def report_stored(path: Path) -> None:
+    """Print how many stored decisions are predicted as they were, and how often the device answered
+    a question both ways."""
+    from perfcli.machine import targets
+
+    target = targets.get("h200")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    made = [(row, forecast_of(row, target)) for row in rows]
+    print("| decisions | padded | as predicted |")
+    print("| --- | ---: | ---: |")
+    for state in ("quiet", "busy"):
+        for short, what in ((False, "longer"), (True, "shorter than their calls")):
+            some = [
+                (row["padded"], forecast.pays)
+                for row, forecast in made
+                if row["from"].startswith(state) and forecast.is_short == short
+            ]
+            right = sum(actual == expected for actual, expected in some)
+            padded = sum(actual for actual, _ in some)
+            print(f"| {state}, {what} | {padded} | {right} of {len(some)} |")
+    asked: dict[str, list[bool]] = {}
+    for row in rows:
+        question = {k: v for k, v in row.items() if k not in ("from", "padded", "micros")}
+        asked.setdefault(json.dumps(question), []).append(row["padded"])
+    again = [answers for answers in asked.values() if len(answers) > 1]
+    most = sum(max(answers.count(True), answers.count(False)) for answers in again)
+    both = sum(len(set(answers)) > 1 for answers in again)
+    print(
+        f"{len(again)} questions were asked more than once, and {both} answered both ways: whoever "
+        f"knew the usual answer to each would be right in {most} of {sum(map(len, again))}"
+    )
+
+
+def forecast_of(row: dict[str, Any], target: Any) -> Any:
+    """Return what is predicted for a stored decision."""
+    from perfcli.predict.padding import PaddedMatrix, predict_padding
+
+    lane = 4 if row["precision"] == "fp32" else 8
+    (left, right), (left_free, right_free) = (row["left"], row["right"]), row["free"]
+
+    def describe(shape: list[int], stride: list[int], free: bool) -> PaddedMatrix:
+        rows, columns = shape[-2:]
+        more, wider = (n if n == 1 else -(-n // lane) * lane for n in (rows, columns))
+        return PaddedMatrix(rows, columns, more, wider, columns > 1 and stride[-1] != 1, free)
+
+    return predict_padding(
+        describe(left[0], left[1], left_free),
+        describe(right[0], right[1], right_free),
+        left[0][0] if row["op"] == "bmm" else 1,
+        row["precision"],
+        row["bias"],
+        target,
+    )
+
+
 def main() -> None:
     from estimate import MODELS, list_architectures
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("--stored", action="store_true", help="decisions of the repository")
     parser.add_argument("--files", type=Path, nargs="*", default=[MODELS])
     parser.add_argument("--limit", type=float, default=120.0)
     given = parser.parse_args()
+    if given.stored:
+        report_stored(STORED)
+        return
+    if given.out is None:
+        parser.error("name a file for what is measured, or give --stored")
     names = [
         f"{file.resolve()}:{name}"
         for file in (Path(__file__), *given.files)

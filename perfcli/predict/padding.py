@@ -43,11 +43,21 @@ class PaddedMatrix:
         return (self.rows, self.columns) != (self.padded_rows, self.padded_columns)
 
 
+@dataclass(frozen=True, slots=True)
+class PaddingForecast:
+    """Says what Inductor's timing of a product, as it is and padded, is expected to find."""
+
+    pays: bool
+    is_short: bool
+    """Whether the device is done with the product before the host has called it: what is measured
+    is the host, and where that is busy the answer is a coin toss."""
+
+
 def predict_padding(
     left: PaddedMatrix, right: PaddedMatrix, batch: int, precision: str, bias: bool, target: Target
-) -> bool | None:
-    """Return whether Inductor would measure that padding pays; None where a product's time is not
-    known. What it measures is never less than what the host needs for the same calls."""
+) -> PaddingForecast | None:
+    """Return what Inductor would measure; None where a product's time is not known. What it
+    measures is never less than what the host needs for the same calls."""
     before = _estimate(left, right, batch, precision, bias, target, padded=False)
     after = _estimate(left, right, batch, precision, bias, target, padded=True)
     table = table_for(target)
@@ -55,6 +65,7 @@ def predict_padding(
         return None
     call = table.host_micros["operator"] * 1e-6
     host = _HOST_CALLS["product"] * call
+    is_short = before < host
     before = max(before, host)
     for matrix in (left, right):
         if matrix.is_padded:
@@ -63,7 +74,7 @@ def predict_padding(
     if bias and right.columns != right.padded_columns:
         after += 2 * _LAUNCH
         host += _HOST_CALLS["bias"] * call
-    return before > _ADVANTAGE * max(after, host)
+    return PaddingForecast(before > _ADVANTAGE * max(after, host), is_short)
 
 
 def _pad(matrix: PaddedMatrix, batch: int, precision: str, target: Target) -> float:

@@ -14,10 +14,14 @@ from typing import Any
 
 from perfcli.compile.stand_in.device import replace
 from perfcli.model import Target
-from perfcli.predict.padding import PaddedMatrix, predict_padding
+from perfcli.predict.padding import PaddedMatrix, PaddingForecast, predict_padding
 
 PADDING = "padding of matrix products, timed on the device: taken as not padded (×{})"
 PADDED = "padding of matrix products, timed on the device: taken as estimated (×{})"
+SHORT = (
+    "padding of products of a few microseconds, timed on the device, where a busy one decides "
+    "either way: taken as not padded (×{})"
+)
 SPLITS = (
     "split sizes of mix-order reductions, timed on the device: taken as those without timing (×{})"
 )
@@ -72,14 +76,17 @@ def _assume_padding(assumptions: Assumptions, target: Target | None) -> None:
         except RuntimeError as error:
             if not wants_device(error):
                 raise
-            estimated = _estimate_padding(target, args, kwargs)
-            assumptions.counts[PADDING if estimated is None else PADDED] += 1
-            return bool(estimated)
+            forecast = _estimate_padding(target, args, kwargs)
+            if forecast is None:
+                assumptions.counts[PADDING] += 1
+                return False
+            assumptions.counts[SHORT if forecast.is_short else PADDED] += 1
+            return forecast.pays
 
     replace(pad_mm, "_should_pad", should_pad)
 
 
-def _estimate_padding(target: Target | None, args: Any, kwargs: Any) -> bool | None:
+def _estimate_padding(target: Target | None, args: Any, kwargs: Any) -> PaddingForecast | None:
     if target is None:
         return None
     try:
@@ -90,7 +97,7 @@ def _estimate_padding(target: Target | None, args: Any, kwargs: Any) -> bool | N
 
 def _decide_padding(
     target: Target, match: Any, mat1: Any, mat2: Any, op: Any, input: Any = None
-) -> bool | None:
+) -> PaddingForecast | None:
     """Return what ``pad_mm._should_pad`` is expected to find on the target; None where the
     estimate does not know such products."""
     import torch
