@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+_TRANSFORMS = ("grad", "grad_and_value", "vjp", "jacrev", "hessian")
 _MOST = 200
 """Functions that are looked at; a step's own are few."""
 
@@ -31,6 +32,8 @@ def is_step(call: Any) -> bool:
         if "backward" in names or {"autograd", "grad"} <= names:
             return True
         reached = list(_reached_by(function, names))
+        if {"func", "grad"} <= names or any(map(_makes_gradients, reached)):
+            return True
         steps |= "step" in names
         has_optimizer |= any(map(_is_optimizer, reached))
         if steps and has_optimizer:
@@ -71,7 +74,11 @@ def _reached_by(function: FunctionType, names: set[str]) -> Iterator[Any]:
             yield from _members(value, names)
     for name in names:
         value = function.__globals__.get(name)
-        if _is_optimizer(value) or getattr(value, "__module__", "") == function.__module__:
+        if (
+            _is_optimizer(value)
+            or _makes_gradients(value)
+            or getattr(value, "__module__", "") == function.__module__
+        ):
             yield value
 
 
@@ -81,6 +88,15 @@ def _members(value: Any, names: set[str]) -> Iterator[Any]:
         if isinstance(found, FunctionType):
             yield found
     yield from (each for each in getattr(value, "__dict__", {}).values() if _is_optimizer(each))
+
+
+def _makes_gradients(value: Any) -> bool:
+    """Return whether it is one of the functions of ``torch.func`` that differentiate others."""
+    place = str(getattr(value, "__module__", ""))
+    return (
+        place.startswith(("torch.func", "torch._functorch"))
+        and getattr(value, "__name__", "") in _TRANSFORMS
+    )
 
 
 def _is_optimizer(value: Any) -> bool:

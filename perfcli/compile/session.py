@@ -272,11 +272,10 @@ def _import_inductor() -> None:
 
 
 def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
-    from torch._subclasses import FakeTensorMode
-
     from perfcli.compile import recompiling, tracing
     from perfcli.compile.building import build
     from perfcli.compile.capture import settings
+    from perfcli.compile.capture.eager_operators import make_counting_mode
     from perfcli.compile.ranks import group
     from perfcli.compile.scripts.calls import CompileCalls, watch_compile
     from perfcli.compile.stand_in import choices, decisions, operators, optimizers
@@ -286,9 +285,9 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
         session.report("trace", pool.done(), pool.total())
 
     before = read_processor() if session.explains else None
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
     calls = CompileCalls()
     capture = Capture(on_kernel, finds_obstacles=session.explains, on_graph=calls.add_graph)
+    mode = make_counting_mode(capture.eager)(allow_non_fake_inputs=True)
     group.install(session.request.world, begins=True, mode=mode, capture=capture)
     with watch_compile(calls):
         built = session.build(mode) if session.build else build(session.request, mode, calls)
@@ -330,8 +329,8 @@ def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     before = read_processor()
     assumptions = decisions.Assumptions()
     known = KnownValues(assumptions)
-    mode = make_mode(known)
     capture = Capture(on_kernel)
+    mode = make_mode(known, capture.eager)
     if session.request.world > 1:
         group.install(session.request.world, begins=False, mode=mode, capture=capture)
     decisions.install(mode, session.request.target, assumptions)

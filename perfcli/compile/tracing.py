@@ -12,6 +12,7 @@ from typing import Any
 
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture, CapturedGraph
+from perfcli.compile.capture.eager_operators import describe_eager
 from perfcli.compile.capture.graph_breaks import HEADLINE, count_breaks, watch_breaks
 from perfcli.compile.own_compile import holds_compiled
 from perfcli.compile.patches import installed
@@ -117,7 +118,8 @@ def make_finish(
 
 
 def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any], None]) -> Traced:
-    """Compile and run one step of the workload."""
+    """Compile and run one step of the workload; of a whole training step two, of which the second
+    counts: in the first its optimizer has no state yet, and some work in another way then."""
     import torch
     import torch._dynamo
 
@@ -127,9 +129,18 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     compiled = compile_call(workload, dynamic)
     with watch_breaks() as places:
         call_compiled(workload, compiled, capture, back)
-    notes = list_notes(counters)
+        notes, breaks = list_notes(counters), count_breaks(counters)
+        if workload.mode == "step":
+            called = len(capture.call_order)
+            capture.eager.clear()
+            call_compiled(workload, compiled, capture, back)
+            # What is compiled anew breaks where it broke before.
+            both = count_breaks(counters)
+            breaks = {why: max(n := breaks.get(why, 0), both[why] - n) for why in both}
+            notes += capture.keep_calls(capture.call_order[called:])
+            notes += describe_eager(capture.eager)
     found = {reason: tuple(where) for reason, where in places.items()}
-    return Traced(count_breaks(counters), notes, found, compiled)
+    return Traced(breaks, notes, found, compiled)
 
 
 def compile_call(workload: Workload, dynamic: bool) -> Any:
@@ -262,6 +273,12 @@ def _name_unfollowed(error: Exception) -> str:
             f"the operator {found[1]} does not say the shape of its result, which torch.compile "
             f'needs: put @torch.library.register_fake("{found[1]}") above a function with the same '
             "arguments that returns torch.empty_like(x), or what fits"
+        )
+    if "create_graph" in text or "does not currently support double backward" in text:
+        return (
+            "it takes a gradient of a gradient of compiled code (create_graph=True), which "
+            "torch.compile does not support: take the inner gradient with torch.func.grad inside "
+            "of what is compiled, or leave that part out with torch.compiler.disable"
         )
     if "nested_int_memo" in text:
         return (

@@ -81,3 +81,18 @@ def compile_run(compile_bundle: Callable[..., Bundle]) -> Compile:
         return compile_bundle(*args, **kwargs).run
 
     return compiled
+
+
+@pytest.fixture(scope="session")
+def device_calls(warm_process: WarmProcess, cache_of_the_run: Path) -> Any:
+    """Returns what ``fixtures/device_calls.py`` sees of an H100 that is not there."""
+    request = CompileRequest(
+        scenario="",
+        params={},
+        preset=None,
+        variant=Variant(""),
+        device="cuda",
+        target=targets.get("h100"),
+        cache_dir=str(cache_of_the_run),
+    )
+    return warm_process.call(request, MODELS.parent / "device_calls.py")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from perfcli.compile.capture import buffers, provenance, traffic
 from perfcli.compile.capture.definition import Definition
+from perfcli.compile.capture.eager_operators import EagerOperator
 from perfcli.compile.capture.selections import Selecting
 from perfcli.model import GraphFacts, GraphObstacle, Launch, OperatorCall, Origin, RecordedGraph
 
@@ -107,6 +108,9 @@ class Capture:
     """Whether it is found out what keeps graphs from being recorded as CUDA graphs; False once
     torch could not be asked."""
 
+    eager: list[EagerOperator] = field(default_factory=list)
+    """What ran outside of graphs so far, where a mode counts it."""
+
     def latest(self) -> str:
         """Return the graph that Inductor worked on last: if it failed, it failed there."""
         return self.graph_of(self.lowering).facts.name if self.lowering else "the first graph"
@@ -161,6 +165,22 @@ class Capture:
         from torch._inductor.virtualized import V
 
         return self.graph_of(V.graph)
+
+    def keep_calls(self, order: list[CapturedGraph]) -> tuple[str, ...]:
+        """Leave only these calls of graphs, and what they call; return what is to be said about the
+        other graphs."""
+        kept = {id(graph) for graph in order}
+        others = [graph for graph in self.graphs if id(graph) not in kept]
+        self.call_order[:] = order
+        self.graphs[:] = [graph for graph in self.graphs if id(graph) in kept]
+        for graph in self.graphs:
+            graph.calls = sum(each is graph for each in order)
+        if not others:
+            return ()
+        names = ", ".join(graph.facts.name for graph in others)
+        kernels = sum(len(graph.kernels) for graph in others)
+        left = f"{names} ({kernels} {'kernel' if kernels == 1 else 'kernels'})"
+        return (f"compiled, but not called in the last step, and left out: {left}",)
 
     def launch_list(self) -> list[Launch]:
         """Return the launches of one step, in order: each graph's list as often as it was

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from perfcli.compile.capture.eager_operators import EagerOperator, make_counting_mode
 from perfcli.compile.scripts.known_values import KnownValues
 
 MOST_ELEMENTS = 1 << 20
@@ -18,16 +19,12 @@ _HOST = ("cpu", "meta")
 _PINNING = ("aten::_pin_memory", "aten::pin_memory", "aten::is_pinned")
 
 
-def make_mode(known: KnownValues) -> Any:
+def make_mode(known: KnownValues, eager: list[EagerOperator]) -> Any:
     """Return a ``FakeTensorMode`` that leaves what happens on the host alone, and tells ``known``
-    of all else."""
-    from torch._higher_order_ops.utils import registered_hop_fake_fns
+    of all else, ``eager`` of what runs outside of graphs."""
     from torch._ops import HigherOrderOperator
-    from torch._subclasses import FakeTensorMode
 
-    class HostValues(FakeTensorMode):  # type: ignore[misc]
-        supports_higher_order_operators = True
-        """They know no class of modes that derives from one they know."""
+    class HostValues(make_counting_mode(eager)):  # type: ignore[misc]
         depth = 0
         """How many operators are being run: what they are made of inside is fake throughout."""
 
@@ -39,12 +36,7 @@ def make_mode(known: KnownValues) -> Any:
             kwargs: Mapping[str, Any] | None = None,
         ) -> Any:
             own = dict(kwargs or {})
-            if isinstance(func, HigherOrderOperator):
-                rule = func.python_key_table.get(FakeTensorMode)
-                if func in registered_hop_fake_fns or rule is None:
-                    return super().__torch_dispatch__(func, types, args, own)
-                return rule(self, *args, **own)
-            if self.depth:
+            if self.depth or isinstance(func, HigherOrderOperator):
                 return super().__torch_dispatch__(func, types, args, own)
             if func._schema.name in _PINNING:
                 return args[0] if func._schema.name != "aten::is_pinned" else False

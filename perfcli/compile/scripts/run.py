@@ -3,8 +3,10 @@ compiled the graphs of its last step."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from perfcli.compile import tracing
 from perfcli.compile.building import Built
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture, CapturedGraph
+from perfcli.compile.capture.eager_operators import describe_eager
 from perfcli.compile.capture.graph_breaks import count_breaks, watch_breaks
 from perfcli.compile.scripts.calls import CompileCalls, watch_compile
 from perfcli.compile.scripts.failures import explain, refuse_nothing_compiled
@@ -20,6 +23,7 @@ from perfcli.compile.scripts.known_values import KnownValues
 from perfcli.compile.scripts.program import load_program
 from perfcli.compile.scripts.steps import ScriptEnded, StepCounter, watch_optimizers
 from perfcli.compile.scripts.surroundings import stand_in
+from perfcli.compile.stand_in.device import replacing
 from perfcli.loading.printed import keep_output
 from perfcli.model import CompiledCall, CompileRequest, Scenario, Workload
 
@@ -50,6 +54,7 @@ def run_offline(
         stand_in(mode, known),
         keep_parameters_fake(mode),
         torch.autograd.set_multithreading_enabled(False),
+        _leave_hooks_eager(),
         mode,
     ):
         return _run(request, capture)
@@ -74,6 +79,32 @@ def _forget_written(finish: Any, known: KnownValues) -> Callable[[Any, CapturedG
         return made
 
     return finish_script
+
+
+@contextmanager
+def _leave_hooks_eager() -> Iterator[None]:
+    """Keep Dynamo from compiling gradient hooks while the block runs: autograd calls them in the
+    device's thread, where Dynamo does not listen, and here in the thread of the script.
+
+    Seen with torch 2.11 to 2.13: ``_engine_run_backward`` runs every backward."""
+    import torch
+    from torch._dynamo.eval_frame import set_eval_frame
+
+    run = torch.autograd.graph._engine_run_backward
+
+    @functools.wraps(run)
+    def run_unheard(*args: Any, **kwargs: Any) -> Any:
+        listening = set_eval_frame(None)
+        try:
+            return run(*args, **kwargs)
+        finally:
+            set_eval_frame(listening)
+
+    with (
+        replacing(torch.autograd.graph, "_engine_run_backward", run_unheard),
+        replacing(torch.autograd, "_engine_run_backward", run_unheard),
+    ):
+        yield
 
 
 def run_on_device(request: CompileRequest, capture: Capture) -> RanScript:
@@ -117,7 +148,8 @@ def _run(request: CompileRequest, capture: Capture) -> RanScript:
             sys.setprofile(None)
     refuse_nothing_compiled(script, capture, calls, printed.tell())
     notes += tracing.list_notes(counters)
-    notes += _keep_step(capture, counter)
+    notes += [counter.describe(), *capture.keep_calls(counter.select())]
+    notes += describe_eager(counter.select_eager())
     training = bool(counter.steps) or any(
         graph.facts.direction == "backward" for graph in capture.call_order
     )
@@ -135,21 +167,3 @@ def _describe(request: CompileRequest, training: bool) -> Built:
 
 def _refuse_to_build(*_: Any) -> Any:
     raise AssertionError("a script is not built")
-
-
-def _keep_step(capture: Capture, counter: StepCounter) -> Iterator[str]:
-    """Leave only the graphs of the last step in ``capture``; yield what is to be said about it."""
-    order = counter.select()
-    kept = {id(graph) for graph in order}
-    others = [graph for graph in capture.graphs if id(graph) not in kept]
-    capture.call_order[:] = order
-    for graph in capture.graphs:
-        graph.calls = sum(each is graph for each in order)
-    capture.graphs[:] = [graph for graph in capture.graphs if id(graph) in kept]
-    yield counter.describe()
-    if others:
-        names = ", ".join(graph.facts.name for graph in others)
-        kernels = sum(len(graph.kernels) for graph in others)
-        yield (
-            f"compiled, but not called in the last step, and left out: {names} ({kernels} kernels)"
-        )

@@ -20,6 +20,7 @@ from typing import Any
 
 from perfcli import units
 from perfcli.compile.capture.captured import Capture, CapturedGraph
+from perfcli.compile.capture.eager_operators import EagerOperator
 from perfcli.loading.tracebacks import is_users
 
 _PATIENCE = 8
@@ -42,6 +43,8 @@ class _Event:
     who: int
     at: int
     """How many graphs had been called."""
+    eager: int = 0
+    """How many operators had run outside of graphs."""
 
 
 @dataclass(slots=True)
@@ -88,7 +91,8 @@ class StepCounter:
             self.traced.add(self.calls[-1].who)
 
     def _finish_step(self, who: int) -> None:
-        self.steps.append(_Event(who, len(self.capture.call_order)))
+        now = len(self.capture.call_order), len(self.capture.eager)
+        self.steps.append(_Event(who, *now))
         done = Counter(event.who for event in self.steps)
         # An optimizer whose step is part of compiled code never steps by itself.
         others = [done[key] for key in self.optimizers if done[key] or not self.traced]
@@ -121,8 +125,17 @@ class StepCounter:
         """Return the calls of graphs of the last step, in order."""
         order = self.capture.call_order if self.order is None else self.order
         if self.steps:
-            return _last_period(self.steps, order)
+            begin, end = _last_period(self.steps)
+            return order[begin.at : end.at]
         return self._select_round(order)
+
+    def select_eager(self) -> list[EagerOperator]:
+        """Return what ran outside of graphs in the last step; nothing where no optimizer stepped,
+        and no step has a beginning."""
+        if not self.steps:
+            return []
+        begin, end = _last_period(self.steps)
+        return self.capture.eager[begin.eager : end.eager]
 
     def _select_round(self, order: list[CapturedGraph]) -> list[CapturedGraph]:
         """Return the calls from one call of a callable to its next, before them the last call of
@@ -174,13 +187,13 @@ def _leave_handlers(times: int) -> None:
     trace_from(sys._getframe(1))
 
 
-def _last_period(steps: list[_Event], order: list[CapturedGraph]) -> list[CapturedGraph]:
-    """Return what was called from one step to the next of the optimizer that stepped least often,
-    of several such the last one."""
+def _last_period(steps: list[_Event]) -> tuple[_Event, _Event]:
+    """Return the last two steps, or the beginning and the only one, of the optimizer that stepped
+    least often, of several such the last one."""
     number = Counter(event.who for event in steps)
     rarest = min(reversed(steps), key=lambda event: number[event.who]).who
-    own = [event.at for event in steps if event.who == rarest]
-    return order[own[-2] if len(own) > 1 else 0 : own[-1]]
+    own = [event for event in steps if event.who == rarest]
+    return own[-2] if len(own) > 1 else _Event(rarest, 0), own[-1]
 
 
 @contextmanager

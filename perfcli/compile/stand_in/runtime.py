@@ -22,6 +22,7 @@ def install(target: Target) -> None:
     """Answer what programs ask of ``torch.cuda`` and ``torch.accelerator`` for a target."""
     import torch
     from torch import cuda
+    from torch._subclasses import fake_impls
 
     stream, event = make_stream_class(), Event
     default = stream()
@@ -57,14 +58,16 @@ def install(target: Target) -> None:
         "set_sync_debug_mode": _nothing,
         "get_sync_debug_mode": lambda *_: 0,
         "CUDAGraph": _Graph,
-        "graph": _record_graph,
+        "graph": _surround,
         "graph_pool_handle": lambda *_: (0, 0),
         "make_graphed_callables": lambda callables, *_, **__: callables,
     }
     _install_answers(cuda, answers)
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
         setattr(cuda.nvtx, name, lambda *_, **__: 0)
-    cuda.nvtx.range = lambda *_, **__: nullcontext()
+    cuda.nvtx.range = _surround
+    # A tensor without memory is freed by nobody.
+    fake_impls.op_implementations_dict[torch.ops.aten.record_stream.default] = _nothing
     _answer_accelerator(torch, target, default)
     _tell_dynamo(stream, event, answers)
 
@@ -109,7 +112,7 @@ class _Graph:
 
 
 @contextmanager
-def _record_graph(*_: Any, **__: Any) -> Any:
+def _surround(*_: Any, **__: Any) -> Any:
     yield
 
 

@@ -1,0 +1,64 @@
+"""What a script sees of a device that is not there: streams, events, memory, graphs, ranges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perfcli.machine import targets
+
+H100 = targets.get("h100")
+
+pytestmark = pytest.mark.torch
+
+
+def test_streams_take_work_and_are_done(device_calls: Any) -> None:
+    assert device_calls["streams"] == {
+        "is a stream": [True, True],
+        "entered": True,
+        "device": "cuda:0",
+        "event is done": True,
+        "stream is done": True,
+        "default": True,
+        "result": ["cuda:0", [4]],
+        "priorities": [0, -5],
+    }
+
+
+def test_a_time_between_events_can_be_divided_by(device_calls: Any) -> None:
+    assert device_calls["events"] == {"took": 1.0, "rate": 1000.0, "done": True}
+
+
+def test_memory_is_the_targets_and_unused(device_calls: Any) -> None:
+    memory = device_calls["memory"]
+    assert memory["free"] == memory["total"] == memory["properties"] == H100.memory_bytes
+    assert memory["used"] == [0, 0, 0, 0, 0]
+    assert (memory["peak"], memory["retries"]) == (0, 0)
+    assert (memory["summary"], memory["snapshot"]) == ("", [])
+
+
+def test_what_a_graph_records_runs_once(device_calls: Any) -> None:
+    assert device_calls["graphs"] == {
+        "ran": ["recorded"],
+        "result": ["cuda:0", [4]],
+        "same class": True,
+        "callable": [4],
+        "recording": False,
+    }
+
+
+def test_ranges_run_what_they_surround(device_calls: Any) -> None:
+    assert device_calls["ranges"] == ["forward", "decorated"]
+
+
+def test_there_is_one_device(device_calls: Any) -> None:
+    assert device_calls["device"] == {
+        "device": "cuda:0",
+        "count": [1, 1],
+        "accelerator": "cuda",
+        "available": [True, True],
+        "states": 1,
+        "peer": True,
+        "clock": H100.clock_khz // 1000,
+    }
