@@ -15,7 +15,7 @@ FIRST, SECOND = SimpleNamespace(), SimpleNamespace()
 
 def count(wanted: int = 2, *optimizers: Any) -> tuple[StepCounter, list[Any]]:
     called: list[Any] = []
-    capture: Any = SimpleNamespace(call_order=called)
+    capture: Any = SimpleNamespace(call_order=called, eager=[])
     counter = StepCounter(capture, wanted)
     counter.optimizers = {id(each): each for each in optimizers}
     return counter, called
@@ -36,6 +36,20 @@ def test_a_step_goes_from_one_step_of_the_optimizer_to_the_next() -> None:
         counter.finish_step(FIRST)
     called += "x"  # what a finally block calls
     assert chosen(counter) == "fbfb"
+
+
+def test_what_runs_eagerly_is_cut_where_the_graphs_are() -> None:
+    counter, called = count(2, FIRST)
+    eager: list[Any] = counter.capture.eager
+    assert counter.select_eager() == []
+    eager += ["built", "updated 1"]
+    called += "fb"
+    counter.finish_step(FIRST)
+    eager += ["accumulated", "updated 2"]
+    with pytest.raises(ScriptEnded):
+        counter.finish_step(FIRST)
+    eager.append("finally")
+    assert counter.select_eager() == ["accumulated", "updated 2"]
 
 
 def test_of_several_optimizers_the_one_that_steps_least_often_counts() -> None:
