@@ -18,10 +18,11 @@ from perfcli import units
 _FREE = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense",
     "item", "lift_fresh", "record_stream", "resize_", "set_", "is_same_size", "detach", "alias",
+    "_unsafe_view", "_reshape_alias",
 }  # fmt: skip
 """Operators that launch nothing."""
-_NO_WORK = ("prim", "profiler")
-"""Namespaces of operators that ask or tell something."""
+_OTHERS = ("prim", "profiler", "c10d", "_c10d_functional")
+"""Namespaces of operators that ask or tell something, and of collectives, which are counted."""
 _NAMED = 4
 
 
@@ -37,6 +38,8 @@ class EagerOperator:
 def make_counting_mode(found: list[EagerOperator]) -> type:
     """Return a class of ``FakeTensorMode`` that adds to ``found`` the operators which run on the
     device outside of graphs."""
+    import torch
+    import torch._dynamo
     from torch._guards import TracingContext
     from torch._higher_order_ops.utils import registered_hop_fake_fns
     from torch._ops import HigherOrderOperator
@@ -48,6 +51,7 @@ def make_counting_mode(found: list[EagerOperator]) -> type:
         inside = False
         """Whether an operator runs: those that it is made of are no others."""
 
+        @torch._dynamo.disable  # type: ignore[untyped-decorator]
         def __torch_dispatch__(
             self,
             func: Any,
@@ -91,7 +95,7 @@ def _launches(func: Any, args: Sequence[Any], result: Any) -> bool:
     """Return whether an operator makes the device do something that is worth telling: the gradient
     of one, with which every backward begins, is not."""
     space, _, name = func._schema.name.partition("::")
-    if space in _NO_WORK or name in _FREE or getattr(func, "is_view", False):
+    if space in _OTHERS or name in _FREE or getattr(func, "is_view", False):
         return False
     tensors = list(_list_tensors((args, result)))
     if name == "ones_like" and tensors[0].numel() == 1:

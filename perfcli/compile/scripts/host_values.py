@@ -22,12 +22,15 @@ _PINNING = ("aten::_pin_memory", "aten::pin_memory", "aten::is_pinned")
 def make_mode(known: KnownValues, eager: list[EagerOperator]) -> Any:
     """Return a ``FakeTensorMode`` that leaves what happens on the host alone, and tells ``known``
     of all else, ``eager`` of what runs outside of graphs."""
+    import torch
+    import torch._dynamo
     from torch._ops import HigherOrderOperator
 
     class HostValues(make_counting_mode(eager)):  # type: ignore[misc]
         depth = 0
         """How many operators are being run: what they are made of inside is fake throughout."""
 
+        @torch._dynamo.disable  # type: ignore[untyped-decorator]
         def __torch_dispatch__(
             self,
             func: Any,
