@@ -49,7 +49,8 @@ def test_what_runs_eagerly_is_cut_where_the_graphs_are() -> None:
     with pytest.raises(ScriptEnded):
         counter.finish_step(FIRST)
     eager.append("finally")
-    assert counter.select_eager() == ["accumulated", "updated 2"]
+    found: list[Any] = list(counter.select_eager())
+    assert found == ["accumulated", "updated 2"]
 
 
 def test_of_several_optimizers_the_one_that_steps_least_often_counts() -> None:
