@@ -247,6 +247,8 @@ def _write_both(path: str, tree: ast.Module, chosen: ast.ClassDef | None = None)
         given = "".join(f" -p {public(each.arg)}=VALUE" for each in own)
         inputs = write_inputs(forward.required if forward else ())
         lines.append(f"    perfcli run {path}:{found.name}{given} {inputs}")
+    objects = [] if chosen else _list_objects(tree)
+    lines += [f"    perfcli run {path}:{name} {write_inputs(())}" for name in objects]
     if not lines:
         return write_template(_example(tree))
     shown = "\n".join(lines)
@@ -258,6 +260,18 @@ def _write_both(path: str, tree: ast.Module, chosen: ast.ClassDef | None = None)
 def _list_modules(tree: ast.Module) -> list[ast.ClassDef]:
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
     return [n for n in classes if any("Module" in ast.unparse(base) for base in n.bases)]
+
+
+def _list_objects(tree: ast.Module) -> list[str]:
+    """Return the names at the top of a file that are given an object of some class."""
+    made = [n for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)]
+    return [
+        target.id
+        for node in made
+        if ast.unparse(node.value.func).rpartition(".")[2][:1].isupper()  # type: ignore[attr-defined]
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
 
 
 def _find_method(found: ast.ClassDef, name: str) -> ast.FunctionDef | None:

@@ -248,6 +248,12 @@ def _pick_named(module: ModuleType, path: str, name: str) -> Scenario:
             f"{write_inputs(_name_arguments(found))}",
             detail=write_template(call),
         )
+    if found is not None:
+        raise PerfcliError(
+            f"{path}:{name} is a {type(found).__name__}, and no function that builds a model with "
+            "its inputs, no class and no object to call",
+            detail=write_template(),
+        )
     known = [*(s.name for s in scenarios.values()), *functions, *_list_models(module)]
     raise PerfcliError(f"{path} has no scenario or function {name!r}: {suggestion(name, known)}")
 

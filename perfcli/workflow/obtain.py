@@ -20,7 +20,7 @@ from perfcli.loading import registry
 from perfcli.loading.references import find_file
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
-from perfcli.model import BlobId, Bundle, Run, Variant
+from perfcli.model import BlobId, Bundle, CompileRequest, Run, Variant
 from perfcli.names import public, suggestion
 from perfcli.predict.step import name_estimator
 from perfcli.storing import store
@@ -178,7 +178,7 @@ def _compile(
     try:
         with (
             Worktrees() as worktrees,
-            Reporter([request.variant.name for request in requests], notes) as progress,
+            Reporter(_name_requests(requests), notes) as progress,
         ):
             bundles = worktrees.compile(context.start_executor(), requests, progress)
             for number, bundle in zip(missing, bundles, strict=True):
@@ -191,6 +191,17 @@ def _compile(
         if stored:
             notes.say(_describe_kept(stored))
         raise error
+
+
+def _name_requests(requests: Sequence[CompileRequest]) -> list[str]:
+    """Return what tells requests apart in what is said of their progress."""
+    names = [request.variant.name for request in requests]
+    scenarios = [request.scenario for request in requests]
+    if len(set(scenarios)) == 1:
+        return names
+    if len(set(names)) == 1:
+        return scenarios
+    return [f"{scenario} {name}" for scenario, name in zip(scenarios, names, strict=True)]
 
 
 def keep_run(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:

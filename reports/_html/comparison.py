@@ -30,6 +30,7 @@ from .._rows.totals import (
     list_totals,
     write_options,
     write_questions,
+    write_sides,
     write_variant,
 )
 from .._screen.verdict import FirstLines
@@ -94,7 +95,7 @@ def _comparison_view(
     return ComparisonView(
         by_itself=False,
         question=write_questions(comparison),
-        sides=tuple((side, write_variant(run)) for side, run in sides),
+        sides=write_sides(comparison.base, comparison.head),
         lines=tuple(FirstLines(comparison).rows()),
         empty=tuple(f"{side}: {text}" for side, run in sides if (text := explain_emptiness(run))),
         totals=tuple(list_totals(comparison)),

@@ -61,13 +61,16 @@ def write_check_outcome(check: Judged) -> str:
 
 
 def name_check(check: Judged) -> str:
-    """Return its name, or for a plain comparison the scenario's and its target."""
+    """Return its name, or for a plain comparison what is compared and its target."""
     if check.name:
         return units.printable(check.name)
     if check.comparison is None:
         return "comparison"
-    head = check.comparison.head
-    return units.printable(f"{head.scenario}@{head.target.name if head.target else head.device}")
+    base, head = check.comparison.base, check.comparison.head
+    where = head.target.name if head.target else head.device
+    if base.scenario != head.scenario:
+        return units.printable(f"{base.scenario} → {head.scenario} · {where}")
+    return units.printable(f"{head.scenario}@{where}")
 
 
 def write_reason(check: Judged) -> str:

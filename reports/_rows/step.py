@@ -156,7 +156,8 @@ def list_step_changes(comparison: Comparison) -> list[tuple[str, str]]:
         launches = _join(tuple(units.count(host.launches) for host in hosts if host))
         times = _join(tuple(units.seconds(host.seconds) for host in hosts if host))
         device = _join([units.seconds(step.seconds) for step in (estimate.base, estimate.head)])
-        lines.append(("host", f"{launches} launches, {times}; the device {device}: it waits"))
+        word = "launch" if hosts[1].launches == 1 else "launches"
+        lines.append(("host", f"{launches} {word}, {times}; the device {device}: it waits"))
     for side, run in (("base", base), ("head", head)):
         varied = (text for label, text in _list_compiling(run) if label == "vary")
         lines += [(f"{side} vary", text) for text in varied]

@@ -257,5 +257,16 @@ def write_variant(run: Run) -> str:
     )
 
 
+def write_sides(base: Run, head: Run) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return base and head, each with what it is, and of what where the two are of different
+    scenarios."""
+    names = (base.scenario, head.scenario)
+    shown = [f"{name} · " if names[0] != names[1] else "" for name in map(units.printable, names)]
+    return (
+        ("base", f"{shown[0]}{write_variant(base)}"),
+        ("head", f"{shown[1]}{write_variant(head)}"),
+    )
+
+
 def write_options(given: Variant) -> str:
     return " ".join(f"{name}={value}" for name, value in given.options.items()) or "default"

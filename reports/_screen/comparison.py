@@ -27,7 +27,7 @@ from .._rows.totals import (
     list_hand_written,
     list_totals,
     write_questions,
-    write_variant,
+    write_sides,
 )
 from .externs import _compare_externs
 from .findings import _say_nothing_to_try, _show_findings
@@ -119,8 +119,8 @@ def _say_without_kernels(comparison: Comparison) -> list[RenderableType]:
 
 
 def _draw_sides(comparison: Comparison) -> RenderableType:
-    sides = [("base", Text(write_variant(comparison.base)))]
-    sides += [("head", Text(write_variant(comparison.head)))]
+    shown = write_sides(comparison.base, comparison.head)
+    sides = [(side, Text(text)) for side, text in shown]
     notes = dict.fromkeys((*comparison.base.patch_notes, *comparison.head.patch_notes))
     sides += [("patched", Text(units.printable(note))) for note in notes]
     if comparison.differences:

@@ -90,3 +90,39 @@ def test_no_path_of_this_machine_in_the_gates_json(
     assert perfcli("gate", "--json", "a.json").code == 2
     text = Path("a.json").read_text()
     assert ("for models/a.py" in text, str(tmp_path) in text) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        (["model.py:old", "model.py:new"], "model.py:old → model.py:new"),
+        (["train.py --batch 8", "train.py --batch 16"], "train.py --batch 8 → train.py --batch 16"),
+        (["softmax", "rmsnorm"], "softmax → rmsnorm"),
+    ],
+)
+def test_both_sides_are_named_where_they_are_of_two_things(
+    perfcli: Any, typed: list[str], title: str
+) -> None:
+    Path("model.py").write_text("def old(): ...\ndef new(): ...\n")
+    Path("train.py").write_text("if __name__ == '__main__':\n    run()\n")
+    result = perfcli("compare", *typed, "--markdown", "out.md", "--html", "out.html")
+    assert result.code == 0
+    base, head = title.split(" → ")
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert any(line.startswith(f"{title} · ") for line in lines)
+    assert f"base {base} · default · torch 2.13.0" in lines
+    assert f"head {head} · default · torch 2.13.0" in lines
+    assert "apart" not in result.out
+    assert "warning" not in result.err
+    assert Path("out.md").read_text().startswith(f"## SAME `{title} · h100`\n\n`{title} · ")
+    page = Path("out.html").read_text()
+    assert f"<title>SAME: {title} · h100 – perfcli</title>" in page
+    assert f"{base} · default · torch 2.13.0" in page
+
+
+def test_both_inputs_are_in_the_title(perfcli: Any) -> None:
+    Path("model.py").write_text("class Net:\n    def forward(self, x): ...\n")
+    result = perfcli("compare", "model.py:Net", "--a-input", "8,64", "--b-input", "16,64")
+    assert result.code == 0
+    assert " · input 8,64 → 16,64" in result.out
+    assert "warning" not in result.err

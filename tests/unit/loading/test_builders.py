@@ -54,6 +54,8 @@ def test_a_file_without_functions_gets_one_to_copy(
     assert str(error).endswith("has no function that builds a model with its inputs")
     assert f"def build():\n    return {returned}, (torch.randn(8, 128),)" in error.detail
     compile(error.detail.partition("\n\n")[2], "template", "exec")
+    named = "model.py:model --input x=SHAPE:DTYPE"
+    assert (named in error.detail) is (text == INSTANCE)
 
 
 def test_a_class_that_is_named(tmp_path: Path) -> None:

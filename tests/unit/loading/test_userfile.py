@@ -291,3 +291,12 @@ def test_relative_imports_work_inside_a_package(write: Write) -> None:
     write("zoo/layers.py", "SIZE = 6\n")
     path = write("zoo/m.py", "from .layers import SIZE\ndef net(): return abs, (SIZE,)\n")
     assert registry.build(registry.scenario(path), {}).inputs == (6,)
+
+
+def test_a_name_of_something_else(tmp_path: Path) -> None:
+    file = tmp_path / "tup.py"
+    file.write_text("scenario = (abs, (1,))\nclass Net:\n    def forward(self): ...\n")
+    with pytest.raises(PerfcliError, match=r"tup\.py:scenario is a tuple, and no function that"):
+        registry.scenario(f"{file}:scenario")
+    with pytest.raises(PerfcliError, match="no scenario or function 'Nett': did you mean Net"):
+        registry.scenario(f"{file}:Nett")
