@@ -14,6 +14,7 @@ from perfcli.model import (
     Beside,
     Candidate,
     Change,
+    CollectiveTime,
     Comparison,
     Cost,
     Cure,
@@ -130,12 +131,17 @@ def _describe_step_estimate(step: StepEstimate) -> dict[str, Any]:
         "high": step.high,
         "host_seconds": step.host.seconds if step.host else None,
         "host": _describe_host(step.host) if step.host else None,
+        **({"collectives": _describe_collectives(step.collectives)} if step.collectives else {}),
         "externs": None not in step.externs,
         "missing": list(step.missing),
         "calibration": step.calibration or None,
         "derived": step.derived or None,
         "constants": step.constants or None,
     }
+
+
+def _describe_collectives(time: CollectiveTime) -> dict[str, Any]:
+    return {"seconds": time.seconds, "hidden": time.hidden, "exposed": time.exposed}
 
 
 def _describe_host(host: HostEstimate) -> dict[str, Any]:

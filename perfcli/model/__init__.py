@@ -28,6 +28,7 @@ from perfcli.model.compilation import (
     VariedCall,
 )
 from perfcli.model.estimate import (
+    CollectiveTime,
     EstimatedChange,
     Grid,
     GroupEstimate,
@@ -167,6 +168,7 @@ __all__ = [
     "Candidate",
     "Case",
     "Change",
+    "CollectiveTime",
     "Comparison",
     "Compilation",
     "CompileRequest",

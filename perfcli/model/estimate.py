@@ -258,13 +258,32 @@ class HostEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectiveTime:
+    """Holds the time of a step's collectives, in seconds, by estimate."""
+
+    seconds: float
+    hidden: float
+    """How much of it runs beside kernels, at best."""
+    least_hidden: float
+    """The same where kernels and collectives take the least that their intervals allow."""
+
+    @property
+    def exposed(self) -> float:
+        """Return the least that the step waits for them."""
+        return self.seconds - self.hidden
+
+
+@dataclass(frozen=True, slots=True)
 class StepEstimate:
     """Holds the estimate of one step of a run."""
 
     seconds: float
-    """The device's time: of all generated kernels and library operators that could be estimated."""
+    """The device's time: of all generated kernels and library operators that could be estimated,
+    without what is hidden of collectives."""
     low: float
+    """With everything hidden that can be."""
     high: float
+    """With nothing hidden."""
     kernels: tuple[TimeEstimate | None, ...]
     """One launch of each of ``Run.kernels``; None where it can't be estimated."""
     externs: tuple[TimeEstimate | None, ...]
@@ -272,6 +291,8 @@ class StepEstimate:
     estimated."""
     host: HostEstimate | None = None
     """How long the host is busy with the step."""
+    collectives: CollectiveTime | None = None
+    """None where there are none, or not all of the step has an estimate."""
     missing: tuple[str, ...] = ()
     """Generated kernels that could not be estimated, and why."""
     rough: tuple[str, ...] = ()

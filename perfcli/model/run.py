@@ -12,7 +12,7 @@ from perfcli.model.compilation import (
     Recompilations,
     RecordedGraph,
 )
-from perfcli.model.estimate import HostEstimate, OperatorWork, TimeEstimate
+from perfcli.model.estimate import CollectiveTime, HostEstimate, OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.observed import Observed
 from perfcli.model.selection import Selection
@@ -208,6 +208,8 @@ class Run:
     """What compiling took; None in runs of earlier versions."""
     host: HostEstimate | None = None
     """How long the host is busy with a step; derived whenever a run is shown."""
+    collectives: CollectiveTime | None = None
+    """How long its collectives take, and what is hidden of it; derived whenever a run is shown."""
     observed: Observed | None = None
     """What a profiler's trace says of it, where one was imported."""
     compiled: tuple[CompiledCall, ...] = ()

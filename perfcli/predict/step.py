@@ -27,6 +27,7 @@ from perfcli.predict.calibration import Calibration, calibration_for, name_opera
 from perfcli.predict.host import compare_hosts, estimate_host_of
 from perfcli.predict.moved_bytes import WIDER, _estimate_from_bytes, _estimate_on_cpu
 from perfcli.predict.operators import estimate_call
+from perfcli.predict.overlap import hide_collectives
 from perfcli.predict.reuse import find_cold_shares
 
 
@@ -36,11 +37,14 @@ def _add_externs(run: Run, step: StepEstimate) -> StepEstimate:
     externs = tuple(_average(run, number) for number in range(len(run.externs)))
     step = replace(step, host=estimate_host_of(run))
     known = _known(run, step := replace(step, externs=externs))
+    collectives = hide_collectives(run, step)
+    hidden = (collectives.hidden, collectives.least_hidden) if collectives else (0.0, 0.0)
     return replace(
         step,
-        seconds=step.seconds + sum(n * e.seconds for n, e in known),
-        low=step.low + sum(n * e.low for n, e in known),
+        seconds=step.seconds + sum(n * e.seconds for n, e in known) - hidden[0],
+        low=step.low + sum(n * e.low for n, e in known) - hidden[1],
         high=step.high + sum(n * e.high for n, e in known),
+        collectives=collectives,
     )
 
 
@@ -48,7 +52,7 @@ def _without_externs(run: Run, step: StepEstimate) -> StepEstimate:
     """Return the estimate of the generated kernels alone."""
     seconds, low, high = _sum_kernels(run, step.kernels)
     none = (None,) * len(step.externs)
-    return replace(step, seconds=seconds, low=low, high=high, externs=none)
+    return replace(step, seconds=seconds, low=low, high=high, externs=none, collectives=None)
 
 
 def _sum_kernels(run: Run, estimates: Sequence[TimeEstimate | None]) -> tuple[float, float, float]:
@@ -193,7 +197,7 @@ def _estimate_finishing(kernel: KernelFacts, calls: int, calibration: Calibratio
     return 1e-6 * (calls * c["finishing"] + kernel.finishing_bytes / c["finishing_bytes"])
 
 
-_FORMULAS = 5
+_FORMULAS = 6
 """Grows when the same constants give other estimates."""
 
 
@@ -230,7 +234,12 @@ def with_estimates(run: Run, step: StepEstimate | None) -> Run:
     calls = zip(run.externs, step.externs, strict=True)
     externs = tuple(replace(extern, estimate=estimate) for extern, estimate in calls)
     return replace(
-        run, kernels=kernels, externs=externs, estimated_with=step.constants, host=step.host
+        run,
+        kernels=kernels,
+        externs=externs,
+        estimated_with=step.constants,
+        host=step.host,
+        collectives=step.collectives,
     )
 
 
@@ -388,6 +397,8 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
             ours, theirs, "unsure", groups=tuple(changed), missing=tuple(dict.fromkeys(missing))
         )
     # What is alike counts as much on both sides, whatever runs before it leaves in the cache.
+    bare = total[1] / total[0]
+    total = [all_of - _hidden(step) for all_of, step in zip(total, (ours, theirs), strict=True)]
     ours, theirs = replace(ours, seconds=total[0]), replace(theirs, seconds=total[1])
     ratio = total[1] / total[0]
     moved = [
@@ -401,7 +412,8 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     used = (calibration_for(target) for target in (base.target, head.target))
     widest = max((each for each in used if each), key=lambda each: each.pair["k80"], default=None)
     half = _half_width(moved, total, widest)
-    low, high = ratio * math.exp(-half), ratio * math.exp(half)
+    # Nobody knows how much of the collectives is hidden: all that can be, nothing, as on one side.
+    low, high = min(ratio, bare) * math.exp(-half), max(ratio, bare) * math.exp(half)
     if ours.waits_for_host or theirs.waits_for_host:
         least, most = compare_hosts(base, head)
         low, high = min(low, least), max(high, most)
@@ -418,6 +430,10 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
         ours, theirs, _judge(low, high), ratio, low, high, tuple(changed),
         rough=tuple(dict.fromkeys(rough)),
     )  # fmt: skip
+
+
+def _hidden(step: StepEstimate) -> float:
+    return step.collectives.hidden if step.collectives else 0.0
 
 
 def _is_alike(base: Run, head: Run, group: KernelGroup) -> bool:

@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfcli import units
-from perfcli.model import BreakPlace, Comparison, Run
+from perfcli.model import BreakPlace, CollectiveTime, Comparison, Run
 
 from .._screen.kernel import shorten_location
+
+_MOST_COLLECTIVES = 6
+"""Kinds of them that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +76,57 @@ def list_step_lines(run: Run) -> list[tuple[str, str]]:
         lines.append(("operators", _write_operators([operators])))
     timed = [kernel.step_seconds for kernel in run.kernels if kernel.launches]
     kernels = [seconds for seconds in timed if seconds is not None]
+    lines += _list_collectives(run)
     if operators.seconds is not None and kernels and len(kernels) == len(timed):
-        whole = units.seconds(sum(kernels) + operators.seconds)
-        lines.append(("step", f"{whole} by estimate, kernels and operators together"))
+        hidden = run.collectives.hidden if run.collectives else 0.0
+        whole = sum(kernels) + operators.seconds
+        text = f"{units.seconds(whole - hidden)} by estimate, kernels and operators together"
+        text += f"; {units.seconds(whole)} if nothing is hidden" * bool(hidden)
+        lines.append(("step", text))
     lines += _list_host(run)
     lines += [*_list_recorded(run), *_list_obstacles(run), *_list_compiling(run)]
     return [(label, units.printable(text)) for label, text in lines]
+
+
+def _list_collectives(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield what the collectives send and how long they take, then each kind of them."""
+    found = _sum_collectives(run)
+    if not found:
+        return
+    calls, sent = (sum(each) for each in zip(*found.values(), strict=True))
+    text = f"{units.plural(calls, 'call')}, {units.size(round(sent))} sent"
+    yield "collectives", text + _write_hidden([run.collectives])
+    for (kind, of), (count, size) in list(found.items())[:_MOST_COLLECTIVES]:
+        where = f" of {of}" if of else ""
+        yield "collectives", f"{count} × {kind}{where}, {units.size(round(size))} sent"
+    if len(found) > _MOST_COLLECTIVES:
+        yield "collectives", f"… and {len(found) - _MOST_COLLECTIVES} more"
+
+
+def _sum_collectives(run: Run) -> dict[tuple[str, str], tuple[int, float]]:
+    """Return calls and bytes sent by kind and by what they belong to, the most bytes first."""
+    found: dict[tuple[str, str], tuple[int, float]] = {}
+    for extern in run.externs:
+        for call in extern.calls:
+            work = call.work
+            if work is None or work.family != "collective" or work.variant == "wait":
+                continue
+            key = (work.variant.replace("_", "-"), str(call.arguments.get("of", "")))
+            count, sent = found.get(key, (0, 0.0))
+            found[key] = (count + call.count, sent + call.count * work.sizes["sent"])
+    return dict(sorted(found.items(), key=lambda each: -each[1][1]))
+
+
+def _write_hidden(times: Sequence[CollectiveTime | None]) -> str:
+    """Return ``, 803 µs by estimate: at best 640 µs beside kernels, 163 µs exposed``, with arrows
+    between two sides; empty where that is not known."""
+    known = [time for time in times if time is not None]
+    if len(known) < len(times):
+        return ""
+    whole = _join([units.seconds(time.seconds) for time in known])
+    hidden = _join([units.seconds(time.hidden) for time in known])
+    exposed = _join([units.seconds(time.exposed) for time in known])
+    return f", {whole} by estimate: at best {hidden} beside kernels, {exposed} exposed"
 
 
 def _list_recorded(run: Run) -> Iterator[tuple[str, str]]:
@@ -147,6 +195,18 @@ def list_step_changes(comparison: Comparison) -> list[tuple[str, str]]:
     sides = [_sum_operators(run) for run in (base, head)]
     if any(side.counted or side.seconds is not None for side in sides):
         lines.append(("operators", _write_operators(sides)))
+    sent = [_sum_collectives(run) for run in (base, head)]
+    if any(sent):
+        totals = [
+            [sum(each) for each in zip(*side.values(), strict=True)] or [0, 0.0] for side in sent
+        ]
+        calls = _join([units.count(round(count)) for count, _ in totals])
+        sizes = _join([units.size(round(size)) for _, size in totals])
+        zero = CollectiveTime(0.0, 0.0, 0.0)
+        hidden = [
+            run.collectives if side else zero for run, side in zip((base, head), sent, strict=True)
+        ]
+        lines.append(("collectives", f"{calls} calls, {sizes} sent{_write_hidden(hidden)}"))
     recorded = [_sum_recorded(run) for run in (base, head)]
     if any(recorded):
         lines.append(("CUDA graphs", _join([text or "none" for text in recorded])))

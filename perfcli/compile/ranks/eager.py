@@ -9,11 +9,13 @@ are those that ``stand_in/streams.py`` puts in place. Seen with torch 2.11 to 2.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from perfcli.compile.capture.captured import Capture, CapturedGraph
+from perfcli.compile.stand_in import device
 from perfcli.compile.stand_in.streams import current_stream, listen_to_streams
 from perfcli.errors import UserCodeFailed
 from perfcli.facts.collectives import count_collective, name_collective
@@ -35,11 +37,14 @@ class EagerCollectives:
         self._pending: dict[str, Buffer] = {}
         """What nothing has waited for so far, by the names of the results."""
         self._number = 0
+        self._owner = ""
+        """The module whose parameters FSDP2 gathers, or whose gradients it scatters."""
 
     def install(self, mode: Any) -> None:
         """Hear of all collectives on fake tensors of ``mode`` from now on."""
         import torch
         from torch._subclasses import fake_impls
+        from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
         table = fake_impls.op_implementations_dict
         for library in (torch.ops.c10d, torch.ops._c10d_functional):
@@ -47,6 +52,8 @@ class EagerCollectives:
                 operator = getattr(library, name).default
                 table[operator] = self._hear(mode, table.get(operator))
         listen_to_streams(self.count_calls, self.wait)
+        for name in ("unshard", "post_backward"):
+            device.replace(FSDPParamGroup, name, self._name_owner(getattr(FSDPParamGroup, name)))
 
     def add(
         self,
@@ -81,6 +88,17 @@ class EagerCollectives:
                 call = OperatorCall((buffer,), {}, count_collective("wait", 0, 1))
                 self._capture.call_order.append(_make_entry(_WAIT, (name,), call))
 
+    def _name_owner(self, method: Any) -> Any:
+        @functools.wraps(method)
+        def run(group: Any, *args: Any, **kwargs: Any) -> Any:
+            outer, self._owner = self._owner, group._module_fqn or "the root module"
+            try:
+                return method(group, *args, **kwargs)
+            finally:
+                self._owner = outer
+
+        return run
+
     def _hear(self, mode: Any, before: Any) -> Any:
         def hear(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
             if fake_mode is mode and not _is_tracing():
@@ -105,7 +123,8 @@ class EagerCollectives:
         else:
             reads, writes = sides[0], [_result_of(kind, each, ranks) for each in sides[0]]
         stream, calls = current_stream(), self.count_calls()
-        result = self.add(operator, reads, writes, ranks)
+        about = {"of": self._owner} if self._owner else {}
+        result = self.add(operator, reads, writes, ranks, about)
         if stream is None:
             # Who waits for one that was asked for with async_op can't be followed.
             if not operator.startswith(_IN_PLACE) or any(each is False for each in args):
