@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from perfcli.facts.collectives import name_collective
-from perfcli.model import CollectiveTime, Run, StepEstimate, TimeEstimate
+from perfcli.model import CollectiveTime, OperatorWork, Run, StepEstimate, TimeEstimate
 from perfcli.predict.operators import estimate_call
 
 
 def hide_collectives(run: Run, step: StepEstimate) -> CollectiveTime | None:
     """Return the time of the collectives of a step, and how much of it can be hidden; None where
     there are none, or a launch has no estimate."""
-    kinds = [name_collective(launch.name) if launch.extern else "" for launch in run.launches]
-    if not any(kinds):
-        return None
-    found = _list_estimates(run, step)
+    works = _list_works(run)
+    kinds = [w.variant if w and w.family == "collective" else "" for w in works]
+    found = _list_estimates(run, step, works) if any(kinds) else None
     if found is None:
         return None
 
@@ -56,22 +54,29 @@ def _walk(run: Run, kinds: Sequence[str], times: Sequence[float]) -> float:
     return max(now, link)
 
 
-def _list_estimates(run: Run, step: StepEstimate) -> list[TimeEstimate] | None:
-    """Return the estimate of each launch, None where one has none."""
+def _list_works(run: Run) -> list[OperatorWork | None]:
+    """Return the work of each launch that calls an operator, None where that is not known."""
+    calls = {(extern.graph, extern.op): extern.calls for extern in run.externs}
+    return [
+        None if launch.call is None else calls[launch.graph, launch.name][launch.call].work
+        for launch in run.launches
+    ]
+
+
+def _list_estimates(
+    run: Run, step: StepEstimate, works: Sequence[OperatorWork | None]
+) -> list[TimeEstimate] | None:
+    """Return the estimate of each launch; None where one has none."""
     kernels = {
         (kernel.graph, kernel.name): estimate
         for kernel, estimate in zip(run.kernels, step.kernels, strict=True)
     }
-    calls = {(extern.graph, extern.op): extern.calls for extern in run.externs}
     found: list[TimeEstimate] = []
-    for launch in run.launches:
+    for launch, work in zip(run.launches, works, strict=True):
         estimate: TimeEstimate | None = TimeEstimate(0.0, 0.0, 0.0)
         if not launch.extern:
             estimate = kernels.get((launch.graph, launch.name))
         elif not launch.finishing:  # what finishes a kernel is counted with it
-            work = (
-                None if launch.call is None else calls[launch.graph, launch.name][launch.call].work
-            )
             estimate = estimate_call(work, run.target) if work and run.target else None
         if estimate is None:
             return None
