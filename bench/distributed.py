@@ -5,8 +5,10 @@
 
 ``device`` times collectives alone, then has each model of distributed_models.py compiled and run
 by as many processes as there are GPUs, and keeps rank 0's kernels and the collectives of one step
-as the profiler saw them. ``report`` compiles the same models without a GPU (``--world``) and
-compares bodies, launch configurations, operators, and the times with perfcli's estimates.
+as the profiler saw them: those of graphs, of DDP's reducer and of FSDP2's hooks. ``report``
+compiles the same models without a GPU (``--world``) and compares bodies, launch configurations,
+operators, the collectives with their bytes, how much of them ran beside kernels, and the times with
+perfcli's estimates. Exits with 1 where bodies or collectives differ.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from architectures_on_device import _line, compare, describe
 
 from perfcli.errors import PerfcliError
 from perfcli.machine import environment, targets
-from perfcli.model import Bundle, CompileRequest, Variant
+from perfcli.model import Bundle, CompileRequest, Run, Variant
+from perfcli.predict.step import estimate_run
 from perfcli.worker import process
 from perfcli.workflow.request import build_request
 
@@ -47,6 +50,7 @@ QUIET = {
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
     "NVSHMEM_DISABLE_NVLS": "1",
 }
+OUTSIDE = "outside of graphs"
 _PORT = 29600
 
 
@@ -133,8 +137,9 @@ def compile_model(name: str, cache: str) -> dict[str, Any]:
     return describe(bundle) | {"step": profile_step(*kept)}
 
 
-def profile_step(capture: Any, built: Any, traced: Any) -> list[dict[str, Any]]:
-    """Return the collectives of one step as kernels that ran, in order."""
+def profile_step(capture: Any, built: Any, traced: Any) -> dict[str, Any]:
+    """Return the collectives of one step as kernels that ran, in order, and the time of these, of
+    all other kernels, and of both together."""
     import torch
     import torch.distributed as dist
     from torch.profiler import ProfilerActivity, profile
@@ -145,20 +150,79 @@ def profile_step(capture: Any, built: Any, traced: Any) -> list[dict[str, Any]]:
         tracing.call_compiled(built.workload, traced.compiled, capture)
         torch.cuda.synchronize()
 
-    for _ in range(3):
+    for _ in range(3):  # DDP makes its buckets anew after the first
         step()
     dist.barrier()
+    torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         step()
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         seen.export_chrome_trace(file.name)
         events = json.loads(Path(file.name).read_text())["traceEvents"]
-    kernels = [e for e in events if e.get("cat") == "kernel"]
+    return read_step([e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")])
+
+
+def read_step(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what a step's events on the device say of its collectives."""
+    events = sorted(events, key=lambda e: float(e["ts"]))
+    sent = [e for e in events if "nccl" in e["name"].lower() and e["cat"] == "kernel"]
+    others = [e for e in events if e not in sent]
     found = []
-    for event in sorted(kernels, key=lambda e: float(e["ts"])):
-        if "nccl" in event["name"].lower():
-            args = {k: v for k, v in event["args"].items() if k[0].isupper() or k == "dtype"}
-            found.append({"name": event["name"], "micros": float(event["dur"]), "args": args})
+    for event in sent:
+        args = {k: v for k, v in event["args"].items() if k[0].isupper() or k == "dtype"}
+        found.append({"name": event["name"], "micros": float(event["dur"]), "args": args})
+    spans = [
+        [(float(e["ts"]), float(e["ts"]) + float(e["dur"])) for e in of] for of in (sent, others)
+    ]
+    alone = [measure_union(each) for each in spans]
+    both = measure_union([*spans[0], *spans[1]])
+    return {"collectives": found, "micros": alone[0], "kernels": alone[1], "both": both}
+
+
+def measure_union(spans: list[tuple[float, float]]) -> float:
+    """Return how much time at least one of the spans covers."""
+    covered, until = 0.0, -math.inf
+    for begin, end in sorted(spans):
+        covered += max(end - max(begin, until), 0.0)
+        until = max(until, end)
+    return covered
+
+
+_KINDS = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "all_to_all": "all_to_all",
+    "broadcast": "broadcast",
+}
+_ELEMENT = {"Float": 4, "BFloat16": 2, "Half": 2, "Int": 4, "Long": 8, "Byte": 1, "Double": 8}
+
+
+def name_kernels(step: dict[str, Any]) -> list[str]:
+    """Return ``all_gather 33562624`` for each collective that ran: the bytes of the larger side."""
+    found = []
+    for each in step["collectives"]:
+        args = each["args"]
+        said = str(args.get("Collective name", each["name"])).lower()
+        kind = next((kind for part, kind in _KINDS.items() if part in said), said)
+        elements = max(int(args.get(f"{side} msg nelems", 0)) for side in ("In", "Out"))
+        found.append(f"{kind} {elements * _ELEMENT.get(str(args.get('dtype')), 1)}")
+    return found
+
+
+def name_counted(run: Run) -> list[str]:
+    """Return the same of the collectives that were counted without a GPU."""
+    calls = {(extern.graph, extern.op): extern.calls for extern in run.externs}
+    found = []
+    for launch in run.launches:
+        call = None if launch.call is None else calls[launch.graph, launch.name][launch.call]
+        work = call.work if call else None
+        if call and work and work.family == "collective" and work.variant != "wait":
+            sides = Counter({"input": 0})
+            for buffer in call.buffers:
+                sides[buffer.role] += buffer.bytes
+            found.append(f"{work.variant} {max(sides.values())}")
     return found
 
 
@@ -241,7 +305,10 @@ def measure(options: argparse.Namespace) -> int:
     }
     options.file.write_text(json.dumps(document))
     for name, found in models.items():
-        said = found.get("error") or f"{len(found['kernels'])} kernels, {len(found['step'])} NCCL"
+        said = found.get("error") or (
+            f"{len(found['kernels'])} kernels, {found['graphs']} graphs, "
+            f"{len(found['step']['collectives'])} NCCL"
+        )
         print(f"{name:14s} {said}"[:300])
     print(f"{len(timings)} timings, done after {time.monotonic() - began:.0f} s")
     return 0
@@ -263,13 +330,15 @@ def report(options: argparse.Namespace) -> int:
             offline: dict[str, Any] = describe(bundle)
         except PerfcliError as error:
             offline = {"error": str(error)}
+        # The capture on the device hears of no collectives outside of graphs: the profiler does.
+        offline["externs"] = [e for e in offline.get("externs", []) if OUTSIDE not in str(e)]
         compared = compare(name, "", {"device": device, "offline": offline})
         wrong += compared.equal < compared.kernels or bool(compared.error)
         print(_line(compared))
         for text in (*compared.differs, *(body[0] for body in compared.bodies)):
             print(f"    {text}")
         if not compared.error:
-            _print_collectives(device["step"], bundle)
+            wrong += _compare_steps(device["step"], bundle.run)
     return int(wrong > 0)
 
 
@@ -305,15 +374,22 @@ def _print_times(measured: dict[str, Any], target: Any) -> None:
     )
 
 
-def _print_collectives(step: list[dict[str, Any]], bundle: Bundle) -> None:
-    """Print the kernels of NCCL in one step beside the collectives that perfcli counts."""
-    ran = Counter(str(each["args"].get("Collective name", each["name"])) for each in step)
-    counted: Counter[str] = Counter()
-    for extern in bundle.run.externs:
-        for call in extern.calls:
-            if call.work is not None and call.work.family == "collective":
-                counted[call.work.variant] += call.count
-    print(f"    collectives that ran {dict(ran)}; counted {dict(counted)}")
+def _compare_steps(step: dict[str, Any], run: Run) -> bool:
+    """Print the kernels of NCCL in one step beside the collectives that perfcli counts, and return
+    whether they differ."""
+    ran, counted = name_kernels(step), name_counted(run)
+    lost, more = Counter(ran) - Counter(counted), Counter(counted) - Counter(ran)
+    order = "in the same order" if ran == counted else "in another order"
+    same = f"all counted, {order}" if not lost and not more else "DIFFERENT"
+    print(f"    {len(ran)} collectives ran: {same}")
+    if lost or more:
+        print(f"    only ran {dict(lost)}; only counted {dict(more)}")
+    hidden = step["micros"] + step["kernels"] - step["both"]
+    print(f"    measured: collectives {step['micros']:.0f} µs, {hidden:.0f} beside kernels")
+    time = estimate_run(run).collectives
+    if time is not None:
+        print(f"    estimated: {time.seconds * 1e6:.0f} µs, at best {time.hidden * 1e6:.0f}")
+    return bool(lost or more)
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ end by itself. Seen with torch 2.11 to 2.13.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as change
@@ -26,9 +27,9 @@ _HOOKS = {"allreduce_hook": 0, "fp16_compress_hook": 2, "bf16_compress_hook": 2}
 """Communication hooks to the bytes of an element that they send; 0: what the gradient has."""
 
 
-def install(collectives: EagerCollectives) -> None:
+def install(collectives: EagerCollectives, builds: bool) -> None:
     """Stand in for the C++ of ``DistributedDataParallel``, and tell ``collectives`` what it would
-    send."""
+    send. ``builds``: of a function that builds a model, which may run on the CPU."""
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import distributed
@@ -52,6 +53,8 @@ def install(collectives: EagerCollectives) -> None:
     def add_hook(reducer: Any, _state: Any, hook: Any) -> None:
         reducer.set_hook(getattr(hook, "__name__", str(hook)))
 
+    if builds:
+        _build_anywhere(wrapper)
     replace(wrapper, "_ddp_init_helper", begin_with_owner)
     replace(wrapper, "_distributed_broadcast_coalesced", send_buffers)
     replace(distributed, "_verify_param_shape_across_processes", lambda *_, **__: None)
@@ -81,6 +84,20 @@ def _split_without_modes(wrapper: Any) -> None:
             return compile_frame(self, *args, **kwargs)
 
     replace(convert_frame.CatchErrorsWrapper, "__call__", compile_without)
+
+
+def _build_anywhere(wrapper: Any) -> None:
+    """Let a model be wrapped for a device while it is built on the CPU, and moved later."""
+    make = wrapper.__init__
+
+    @functools.wraps(make)
+    def begin(self: Any, module: Any, device_ids: Any = None, *args: Any, **given: Any) -> None:
+        if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+            device_ids, args = None, (None, *args[1:])  # output_device, too
+            given.pop("output_device", None)
+        make(self, module, device_ids, *args, **given)
+
+    wrapper.__init__ = begin
 
 
 def _hide(torch: Any) -> Callable[[Any], Any]:

@@ -66,6 +66,7 @@ class EagerCollectives:
     ) -> str:
         """Add a collective that begins now, or at a place in the order of calls, and return the
         name of its result, which nothing waits for so far."""
+        writes = [replace(each, role="output") for each in writes]
         result = f"result{self._number}"
         self._number += 1
         arguments: dict[str, OptionValue] = {"ranks": ranks, **(about or {})}
@@ -85,6 +86,7 @@ class EagerCollectives:
         """Let what is launched from now on wait for some of the results."""
         for name in names:
             if (buffer := self._pending.pop(name, None)) is not None:
+                buffer = replace(buffer, role="input")
                 call = OperatorCall((buffer,), {}, count_collective("wait", 0, 1))
                 self._capture.call_order.append(_make_entry(_WAIT, (name,), call))
 
@@ -192,7 +194,7 @@ def _result_of(kind: str, read: Buffer, ranks: int) -> Buffer:
     """Return what an operator that changes nothing in place makes of a tensor."""
     grows = {"all_gather": ranks, "reduce_scatter": 1 / ranks}.get(kind, 1)
     shape = (round((read.shape[0] if read.shape else 1) * grows), *read.shape[1:])
-    return replace(read, role="output", shape=shape, bytes=round(read.bytes * grows))
+    return replace(read, shape=shape, bytes=round(read.bytes * grows))
 
 
 def _make_entry(operator: str, names: tuple[str, ...], call: OperatorCall) -> CapturedGraph:

@@ -55,7 +55,7 @@ def install(world: int, begins: bool, mode: Any, capture: Capture) -> None:
     if world > 1:
         collectives = EagerCollectives(capture)
         collectives.install(mode)
-        data_parallel.install(collectives)
+        data_parallel.install(collectives, builds=begins)
     if begins and world > 1:
         group.begin()
 

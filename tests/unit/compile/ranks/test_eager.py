@@ -24,6 +24,8 @@ def test_layers_are_gathered_twice_and_gradients_scattered_once(compile_run: Com
     assert (gathers.count, scatters.count) == (4, 2)
     works = [call.work for extern in (gathers, scatters) for call in extern.calls]
     assert {work and work.sizes["sent"] for work in works} == {7 / 8 * LAYER}
+    sides = {(b.role, b.bytes) for call in gathers.calls for b in call.buffers}
+    assert sides == {("input", LAYER // 8), ("output", LAYER)}
     named = [launch for launch in run.launches if launch.name in calls]
     assert named[0].name == named[1].name == "c10d._allgather_base_"
     assert (named[0].after, named[1].after) == (0, 0)
