@@ -25,9 +25,11 @@ from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
 from perfcli.compile.capture.collecting import STOPPED, Report, collect
 from perfcli.compile.capture.selections import list_selections
+from perfcli.compile.opened_files import OpenedFiles
 from perfcli.compile.processor import read_processor
 from perfcli.compile.stand_in import shim
 from perfcli.errors import CompileFailed, UserCodeFailed
+from perfcli.loading.references import find_file
 from perfcli.model import (
     Bundle,
     CompiledCall,
@@ -126,6 +128,12 @@ class Session:
     compiled: tuple[CompiledCall, ...] = ()
     build: Callable[[Any], Any] | None = None
     """Makes a ``Built`` under a ``FakeTensorMode``; None: the request's scenario does."""
+    opened: OpenedFiles | None = None
+
+    def __post_init__(self) -> None:
+        is_users = self.request.script is not None or find_file(self.request.scenario)
+        if self.build is None and is_users:
+            self.opened = OpenedFiles()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -405,7 +413,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         notes=tuple(session.notes),
         settings=settings.settings(),
         counters=settings.counters(),
-        sources=_user_sources(),
+        sources=_user_sources() | (session.opened.list_sources() if session.opened else {}),
         recompilations=session.recompilations,
         compile_work=session.work,
         graph_obstacles=capture.list_obstacles(),

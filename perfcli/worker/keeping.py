@@ -4,6 +4,7 @@ per folder, interpreter and device."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -57,8 +58,27 @@ def start_keeper(request: CompileRequest, idle_seconds: float, timeout: float | 
             f"{place.parent.parent} has too long a path for a socket: set XDG_RUNTIME_DIR to a "
             "shorter one"
         )
-    stop_keeper(place)
     _make_private(place.parent)
+    with _alone_in(place.parent):
+        stop_keeper(place)
+        return _start_in(place, request, idle_seconds, timeout)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Let one command at a time start a process there: two would take each other's socket."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _start_in(
+    place: Path, request: CompileRequest, idle_seconds: float, timeout: float | None
+) -> int:
+    python, device = request.variant.python, request.device
     place.mkdir(mode=0o700)
     channel = None
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -42,6 +43,8 @@ _HARMLESS = (
     "diagnosis.py",
     "units.py",
 )
+_ASKED = re.compile(r"(?:environ(?:\.get)?|getenv)\s*[\[(]\s*['\"](\w+)['\"]")
+"""``os.environ["BATCH"]``, ``os.environ.get("BATCH")``, ``os.getenv("BATCH")``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any
         "triton": interpreter.triton,
         "distributions": interpreter.distributions,
         "variables": environment.clean_environment(variables, {}),
+        **({"read": read} if (read := _read_variables(request)) else {}),
         "perfcli": _code_hash(),
     }
 
@@ -109,6 +113,19 @@ def _identify_script(request: CompileRequest) -> dict[str, Any]:
         "folder": request.folder or os.getcwd(),
         "on_device": request.on_device,
     }
+
+
+def _read_variables(request: CompileRequest) -> dict[str, str]:
+    """Return the variables that a user's file names where it asks for one, as they are here."""
+    path = find_file(request.scenario)
+    if request.script is not None and request.script.module:
+        path = f"{request.script.path.replace('.', os.sep)}.py"
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
+    except OSError:
+        return {}
+    names = sorted(set(_ASKED.findall(text)))
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def list_edited(sources: Mapping[str, str]) -> list[str]:

@@ -524,3 +524,19 @@ def test_steps_are_those_of_a_script(perfcli: Any, tmp_path: Path) -> None:
     result = perfcli("run", "rmsnorm", "--steps", "5")
     assert result.code == 2
     assert "--steps 5 is for scripts, and rmsnorm is none" in result.err
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_a_variable_that_the_file_asks_for_is_part_of_what_is_compiled(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch, script: bool
+) -> None:
+    ends = "if __name__ == '__main__':\n    build()\n" if script else ""
+    text = f"import os\ndef build(): return os.environ.get('ROWS', '1')\n{ends}"
+    Path("model.py").write_text(text)
+    typed = ("run", "model.py", *(["--script"] if script else []))
+    monkeypatch.setenv("OTHER", "1")
+    assert perfcli(*typed).code == 0
+    monkeypatch.setenv("OTHER", "2")
+    assert "nothing changed since run" in perfcli(*typed).err
+    monkeypatch.setenv("ROWS", "8")
+    assert "nothing changed since run" not in perfcli(*typed).err

@@ -16,6 +16,7 @@ from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture, CapturedGraph
 from perfcli.compile.capture.eager_operators import describe_eager
 from perfcli.compile.capture.graph_breaks import count_breaks, watch_breaks
+from perfcli.compile.own_compile import tell_kept
 from perfcli.compile.scripts.calls import CompileCalls, watch_compile
 from perfcli.compile.scripts.failures import explain, refuse_nothing_compiled
 from perfcli.compile.scripts.host_values import keep_parameters_fake
@@ -153,9 +154,11 @@ def _run(request: CompileRequest, capture: Capture) -> RanScript:
     training = bool(counter.steps) or any(
         graph.facts.direction == "backward" for graph in capture.call_order
     )
+    compiled = calls.list_calls(capture)
+    notes += tell_kept(call for call in compiled if call.settings)
     found = {reason: tuple(where) for reason, where in places.items()}
     traced = tracing.Traced(count_breaks(counters), tuple(notes), found)
-    return RanScript(_describe(request, training), traced, calls.list_calls(capture))
+    return RanScript(_describe(request, training), traced, compiled)
 
 
 def _describe(request: CompileRequest, training: bool) -> Built:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -93,3 +94,25 @@ def test_a_folder_that_is_too_deep_for_a_socket(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / ("d" * 100)))
     with pytest.raises(PerfcliError, match="set XDG_RUNTIME_DIR to a shorter one"):
         keeping.start_keeper(ask(), 60, 30)
+
+
+def test_two_commands_that_start_one_at_once_take_turns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    def start(*_: object) -> int:
+        inside.append(1)
+        most.append(len(inside))
+        threading.Event().wait(0.02)
+        inside.pop()
+        return 1
+
+    monkeypatch.setattr(keeping, "_start_in", start)
+    threads = [threading.Thread(target=keeping.start_keeper, args=(ask(), 60)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1, 1]

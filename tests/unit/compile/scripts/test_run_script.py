@@ -61,11 +61,12 @@ def test_training_script(run_script: RunScript, tmp_path: Path) -> None:
     assert kernels == {"forward 0": 2, "backward 0": 2}
     (call,) = run.compiled
     assert (call.name, call.mode, call.count) == ("Net", "max-autotune-no-cudagraphs", 1)
-    assert call.place.endswith("train.py:48")
+    assert call.place.endswith("train.py:47")
     assert call.graphs == ("forward 0", "backward 0")
     notes = "\n".join(run.notes)
     assert "from step 1 of its optimizer to step 2" in notes
     assert "left out: inference 0" in notes
+    assert "train.py:47: torch.compile(mode='max-autotune-no-cudagraphs')" in notes
     assert "files of tensors without values: not written (×1)" in notes
     assert "processes of data loaders: loaded in the script's own process (×1)" in notes
     assert not (tmp_path / "best.pt").exists()
@@ -169,7 +170,7 @@ import beside
 import torch
 
 assert len("caf\xe9") == 4 and sys.argv == [__file__, "a b", "--x"]
-assert subprocess.run(["true"]).returncode == 0
+assert subprocess.run(["true"]).returncode == 0 and open("config.txt").read() == "3"
 net = torch.compile(beside.Net().cuda())
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 os.chdir("/")
@@ -192,11 +193,13 @@ def test_what_a_script_may_do(run_script: RunScript, tmp_path: Path) -> None:
     (tmp_path / "own" / "beside.py").write_text(
         beside + "    def __init__(self):\n        super().__init__(8, 8)\n"
     )
+    (tmp_path / "config.txt").write_text("3")
     script = tmp_path / "my train.py"
     script.write_bytes(HOSTILE.encode("latin-1"))
     run = run_script(str(script), "a b", "--x")
     assert run.mode == "training"
     assert {graph.direction for graph in run.graphs} == {"forward", "backward"}
+    assert {Path(path).name for path in run.sources} == {"my train.py", "beside.py", "config.txt"}
 
 
 def test_exit_after_compiling_counts(run_script: RunScript) -> None:
