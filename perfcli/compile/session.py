@@ -29,7 +29,7 @@ from perfcli.compile.opened_files import OpenedFiles
 from perfcli.compile.processor import read_processor
 from perfcli.compile.stand_in import shim
 from perfcli.errors import CompileFailed, UserCodeFailed
-from perfcli.loading.references import find_file
+from perfcli.loading.userfile import is_user_file
 from perfcli.model import (
     Bundle,
     CompiledCall,
@@ -131,8 +131,8 @@ class Session:
     opened: OpenedFiles | None = None
 
     def __post_init__(self) -> None:
-        is_users = self.request.script is not None or find_file(self.request.scenario)
-        if self.build is None and is_users:
+        users = self.request.script is not None or is_user_file(self.request.scenario)
+        if self.build is None and users:
             self.opened = OpenedFiles()
 
     @contextmanager
