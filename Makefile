@@ -46,7 +46,7 @@ $(STAMP): pyproject.toml constraints.txt
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers $(JOBS)
 
 # Halves of the tests, of which an idle worker takes from the other: see tests/conftest.py.
 PYTEST := pytest -n $(JOBS) --dist worksteal

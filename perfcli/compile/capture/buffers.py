@@ -70,7 +70,7 @@ def _user_scalars(node: Any) -> Iterator[tuple[str, int]]:
     besides: the grid (``_grid_0``) or, where each configuration has a grid of its own, the sizes
     that these depend on (``_launcher_s0``)."""
     for name, value in node.kwargs.items():
-        if isinstance(value, int) or getattr(value, "is_integer", False):
+        if isinstance(value, int) or getattr(value, "is_integer", False) is True:
             yield name, _hint(value)
     if len(node.grid) == 1:
         yield from ((f"_grid_{place}", _hint(size)) for place, size in enumerate(node.grid[0]))

@@ -35,6 +35,17 @@ class CapturedKernel:
         known = {o.node for o in self.origins}
         self.origins += tuple(o for o in provenance.origins(nodes) if o.node not in known)
 
+    def add_user_use(self, use: traffic.Use) -> None:
+        """Add one launch of a user's kernel. Where launches of the same text differ in their sizes,
+        the whole numbers of none of them stand for all."""
+        if self.operands == buffers.NOTHING:
+            self.uses[:1] = [use]
+            return
+        first = self.uses[0]
+        if first.operands.scalars != use.operands.scalars:
+            self.uses[0] = replace(first, operands=replace(first.operands, scalars={}))
+        self.uses.append(use)
+
 
 @dataclass(slots=True)
 class CapturedGraph:

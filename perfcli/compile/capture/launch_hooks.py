@@ -6,11 +6,10 @@ Seen with torch 2.11 to 2.15.
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Any
 
-from perfcli.compile.capture import buffers, traffic
-from perfcli.compile.capture.captured import Capture, CapturedKernel, is_subgraph
+from perfcli.compile.capture import traffic
+from perfcli.compile.capture.captured import Capture, is_subgraph
 from perfcli.compile.capture.operator_calls import _read_call
 from perfcli.model import Launch
 
@@ -47,7 +46,7 @@ def hook_extern(capture: Capture, original: Any) -> Any:
             for launch in launches[before:]:
                 written = graph.kernels[launch.name]
                 written.add_origins(node)
-                _add_user_use(written, traffic.read_user_use(node))
+                written.add_user_use(traffic.read_user_use(node))
             return result
         subgraphs = _subgraphs(node)
         if subgraphs:
@@ -67,18 +66,6 @@ def hook_extern(capture: Capture, original: Any) -> Any:
         return original(self, scheduler_node)
 
     return codegen
-
-
-def _add_user_use(kernel: CapturedKernel, use: traffic.Use) -> None:
-    """Add one launch of a user's kernel. Where launches of the same text differ in their sizes, the
-    whole numbers of none of them stand for all."""
-    if kernel.operands == buffers.NOTHING:
-        kernel.uses[:1] = [use]
-        return
-    first = kernel.uses[0]
-    if first.operands.scalars != use.operands.scalars:
-        kernel.uses[0] = replace(first, operands=replace(first.operands, scalars={}))
-    kernel.uses.append(use)
 
 
 def _subgraphs(node: Any) -> list[Any]:

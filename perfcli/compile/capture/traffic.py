@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,8 +103,12 @@ def read_user_use(node: Any) -> Use:
     operands = user_operands(node)
     if not operands.buffers:
         return Use(operands)
-    touched = sum(b.bytes * (b.is_read + b.is_written) for b in operands.buffers)
-    return Use(operands, touched)
+    return Use(operands, count_whole(operands.buffers))
+
+
+def count_whole(buffers: Iterable[Buffer]) -> int:
+    """Return the bytes that are moved where each tensor is read or written as a whole."""
+    return sum(each.bytes * (each.is_read + each.is_written) for each in buffers)
 
 
 def _touched(kernel: Any, buffers: Sequence[Buffer]) -> int | None:

@@ -27,6 +27,8 @@ class Declared:
     """The iteration space by its prefixes, ``x`` and ``r0_``, as far as the text has it."""
     places: Mapping[str, int] = field(default_factory=dict)
     """How many different index expressions each pointer is used with."""
+    constants: Mapping[str, int] = field(default_factory=dict)
+    """The whole numbers that the kernel is compiled for."""
 
 
 NOTHING = Declared()
@@ -86,14 +88,21 @@ def read_declared(definition: Definition) -> Declared:
             for each in decorator.keywords
         }
         triton = _entries(meta.get("triton_meta"))
+        more = _entries(meta.get("inductor_meta")).get("extra_launcher_args")
         return Declared(
-            parameters=tuple(
-                each.arg for each in function.args.args if not _is_constant(each.annotation)
+            parameters=(
+                *(each.arg for each in function.args.args if not _is_constant(each.annotation)),
+                *(_texts(more) if definition.kind == "user" else ()),
             ),
             dtypes=_dtypes(triton.get("signature"), [each.arg for each in function.args.args]),
             device=_fields(triton.get("device")),
             numels=_read_numels(function),
             places=_count_places(function),
+            constants={
+                name: each.value
+                for name, each in _entries(triton.get("constants")).items()
+                if isinstance(each, ast.Constant) and isinstance(each.value, int)
+            },
         )
     except (*UNPARSABLE, StopIteration):
         return NOTHING
@@ -112,6 +121,11 @@ def _entries(node: ast.expr | None) -> dict[str, ast.expr]:
         for key, value in zip(node.keys, node.values, strict=True)
         if isinstance(key, ast.Constant)
     }
+
+
+def _texts(node: ast.expr | None) -> list[str]:
+    listed = node.elts if isinstance(node, ast.List) else ()
+    return [str(each.value) for each in listed if isinstance(each, ast.Constant)]
 
 
 def _dtypes(node: ast.expr | None, parameters: Sequence[str]) -> dict[str, str]:

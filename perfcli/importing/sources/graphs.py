@@ -12,7 +12,13 @@ from typing import Literal
 
 from perfcli.compile.capture.buffers import Operands
 from perfcli.compile.capture.captured import CapturedGraph, CapturedKernel
-from perfcli.compile.capture.traffic import CAST, FINISHING_OPERATORS, Finishing, Use
+from perfcli.compile.capture.traffic import (
+    CAST,
+    FINISHING_OPERATORS,
+    Finishing,
+    Use,
+    count_whole,
+)
 from perfcli.importing.sources.calls import Tensor, WrittenCall
 from perfcli.importing.sources.comments import find_origins, read_origins
 from perfcli.importing.sources.declared import (
@@ -105,7 +111,10 @@ class _Capturing:
         if kernel is None:  # a choice among kernels that are missing
             return
         use = self._read_use(kernel, call)
-        kernel.uses.append(use)
+        if kernel.definition.kind == "user":
+            kernel.add_user_use(use)
+        else:
+            kernel.uses.append(use)
         graph = self.graph.facts.name
         self.graph.launches.append(Launch(graph, name))
         self.graph.launches += [
@@ -132,11 +141,15 @@ class _Capturing:
             for name, tensor in tensors
             if tensor.shape is not None
         )
-        scalars = {n: v for n, v in given if _SIZE.match(n) and isinstance(v, int)}
+        is_user = kind == "user"
+        numbers = {n: v for n, v in given if isinstance(v, int) and (is_user or _SIZE.match(n))}
+        scalars = {**declared.constants, **numbers} if is_user else numbers
         operands = Operands(buffers, sizes, tuple(dynamic), scalars)
-        is_estimated = kind not in ("user", "other") and kernel.definition.language == "triton"
+        is_estimated = kind != "other" and kernel.definition.language == "triton"
         if not is_estimated or not given or len(buffers) < len(tensors):
             return Use(operands)
+        if is_user:
+            return Use(operands, count_whole(buffers))
         touched = sum(_count_touched(buffer, declared, points) for buffer in buffers)
         return Use(operands, touched, _read_finishing(call, buffers))
 

@@ -23,6 +23,7 @@ from perfcli.model import (
     LineCounts,
     Origin,
     Run,
+    ScriptCommand,
     SourceFacts,
     Target,
     Variant,
@@ -49,6 +50,9 @@ REQUEST = CompileRequest(
     threads=3,
     varied=({"layers": 3}, {"layers": 4}),
     folder="models",
+    script=ScriptCommand("train.py", module=True, arguments=("--lr", "1"), steps=3),
+    world=8,
+    inputs=("x=8x128:bf16",),
 )
 
 
