@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,16 @@ from warm import WarmProcess
 from perfcli.model import Bundle
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.template import TemplateProcess
+
+# What is collected stays until the end: nobody need look through it, now or while tests run.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
 
 # How fast a machine makes examples up says nothing about what is tested.
 hypothesis.settings.register_profile(
