@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from warm import WarmProcess
 
 from perfcli.blobs import unpack
 from perfcli.errors import CompileFailed
 from perfcli.machine import environment, targets
 from perfcli.model import CompileRequest, Generated, KernelText, OptionValue, Variant
-from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.template import TemplateProcess
 
 pytestmark = pytest.mark.torch
@@ -32,13 +32,14 @@ def made_of(template: TemplateProcess, *requests: CompileRequest) -> list[Genera
     return [found[number] for number in range(len(requests))]  # type: ignore[misc]
 
 
-def test_the_code_is_that_of_a_fresh_process(template: TemplateProcess) -> None:
+def test_the_code_is_that_of_a_fresh_process(
+    template: TemplateProcess, warm_process: WarmProcess
+) -> None:
     default, other = made_of(template, request_with(), request_with(online_softmax=False))
     alone = template._alone(request_with())
     assert isinstance(alone, Generated)
     assert alone.code == default.code != other.code
-    (bundle,) = ProcessExecutor(300).compile([request_with()], lambda _: None)
-    whole, bare = bundle.run.kernels, default.bundle.run.kernels
+    whole, bare = warm_process.compile(request_with()).run.kernels, default.bundle.run.kernels
     assert [k.source_hash for k in whole] == [k.source_hash for k in bare]
     texts = [
         KernelText(k.name, k.language, unpack(default.bundle.blobs[k.source]), k.kind) for k in bare
