@@ -132,6 +132,13 @@ def _both(first: UserCodeFailed, second: UserCodeFailed) -> UserCodeFailed:
     """Return the failure that the user can act on: with real tensors, where values were missing
     before; else the first, since a second call can fail for no other reason than that it is the
     second."""
+    if "original_tensor.device" in str(second):
+        where = str(second).partition(":")[0]
+        return UserCodeFailed(
+            f"{where}: to_sparse_semi_structured makes its weights from values on the device, "
+            "and there is none: leave it out, or use --device cuda on a machine with a GPU",
+            detail=second.detail,
+        )
     if str(first) == str(second) or _lacks_values(first):
         return second
     again = str(second).partition(": ")[2] or str(second)

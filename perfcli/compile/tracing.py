@@ -285,7 +285,7 @@ def _name_unfollowed(error: Exception) -> str:
             "attention over nested (jagged) tensors depends on lengths that only values tell: "
             "compile it with padded tensors, or use flex_attention with a block mask"
         )
-    if wants_device(error) and "sparse" in users_traceback(error):
+    if wants_device(error) and ("sparse" in users_traceback(error) or _is_about_sparse(error)):
         return (
             "sparse tensors are made from values, and there is no device to compute them on: "
             "leave them out of what is compiled, or use --device cuda on a machine with a GPU"
@@ -300,8 +300,21 @@ def _cure_of_unknown(error: Any) -> str:
     return "an operator of your own needs torch.library.register_fake"
 
 
+def _is_about_sparse(error: BaseException) -> bool:
+    """Return whether an operator has no kernel for sparse tensors without values."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if "with arguments from the 'Sparse" in str(cause):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
 def state_reason(error: BaseException) -> str:
-    """Return the type and the line that says why: Dynamo puts the reason behind ``got``."""
+    """Return what can't be traced without values, or the type and the line that says why: Dynamo
+    puts the reason behind ``got``."""
+    if isinstance(error, Exception) and (said := _name_unfollowed(error)):
+        return said
     text = str(error).strip()
     reason = re.search(r"got (\w+)\([\"'](.+?)[\"']\)", text)
     if reason:

@@ -3,7 +3,6 @@ compiled the graphs of its last step."""
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,21 +88,12 @@ def _leave_hooks_eager() -> Iterator[None]:
 
     Seen with torch 2.11 to 2.13: ``_engine_run_backward`` runs every backward."""
     import torch
-    from torch._dynamo.eval_frame import set_eval_frame
+    import torch._dynamo
 
-    run = torch.autograd.graph._engine_run_backward
-
-    @functools.wraps(run)
-    def run_unheard(*args: Any, **kwargs: Any) -> Any:
-        listening = set_eval_frame(None)
-        try:
-            return run(*args, **kwargs)
-        finally:
-            set_eval_frame(listening)
-
+    run = torch._dynamo.disable(torch.autograd.graph._engine_run_backward)
     with (
-        replacing(torch.autograd.graph, "_engine_run_backward", run_unheard),
-        replacing(torch.autograd, "_engine_run_backward", run_unheard),
+        replacing(torch.autograd.graph, "_engine_run_backward", run),
+        replacing(torch.autograd, "_engine_run_backward", run),
     ):
         yield
 

@@ -52,9 +52,44 @@ def _unreachable(name: str) -> Any:
 
 def install() -> None:
     import torch
+    from torch._subclasses import fake_impls
 
     replace(torch._C, "_get_cudnn_batch_norm_reserve_space_size", lambda *_: 0)
+    for name, shape in _SHAPES.items():
+        if (packet := getattr(torch.ops.aten, name, None)) is not None:
+            fake_impls.op_implementations_dict[packet.default] = shape
     _refuse_mixed_types()
+
+
+def _shape_like_source(_mode: Any, _operator: Any, source: Any, *_: Any, **__: Any) -> Any:
+    import torch
+
+    return torch.empty_like(source, memory_format=torch.contiguous_format)
+
+
+def _shape_attention(
+    _mode: Any,
+    _operator: Any,
+    query: Any,
+    key: Any,
+    _value: Any,
+    _width: int,
+    heads: int,
+    *more: Any,
+) -> Any:
+    # Behind weights and biases of both projections, and the mask.
+    needs_weights, averages = (*more[5:7], True, True)[:2]
+    batch, rows, columns = query.shape[0], query.shape[1], key.shape[1]
+    size = (batch, rows, columns) if averages else (batch, heads, rows, columns)
+    return query.new_empty(query.shape), query.new_empty(size) if needs_weights else None
+
+
+_SHAPES = {
+    "_transformer_encoder_layer_fwd": _shape_like_source,
+    "_native_multi_head_attention": _shape_attention,
+}
+"""The fast paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` in ``eval()``: to
+learn the shapes of their results torch (2.11, 2.13) runs them on the device."""
 
 
 _MIXED = {

@@ -15,7 +15,8 @@ from perfcli.compile.stand_in.device import replace
 
 
 def install(mode: Any) -> None:
-    """Run ``_init_group`` under ``mode`` (a ``FakeTensorMode``) when Dynamo asks for it."""
+    """Run ``_init_group`` under ``mode`` (a ``FakeTensorMode``) when Dynamo asks for it, and what
+    moves the number of steps, which a script has as a real tensor, to the device."""
     from torch._dynamo.variables.optimizer import OptimizerVariable
 
     original = OptimizerVariable.call_method
@@ -34,7 +35,13 @@ def install(mode: Any) -> None:
             if own is not None:
                 optimizer._init_group = own
 
+    def move_step(self: Any) -> None:
+        with mode:
+            move(self)
+
     replace(OptimizerVariable, "call_method", call_method)
+    if (move := getattr(OptimizerVariable, "move_step_if_cpu", None)) is not None:
+        replace(OptimizerVariable, "move_step_if_cpu", move_step)
 
 
 def _run_under(mode: Any, function: Any) -> Any:

@@ -62,3 +62,9 @@ def test_there_is_one_device(device_calls: Any) -> None:
         "peer": True,
         "clock": H100.clock_khz // 1000,
     }
+
+
+def test_fast_paths_have_shapes(device_calls: Any) -> None:
+    """An encoder's layer; attention with its weights, those of each head, and without them."""
+    y, averaged, of_heads = [2, 6, 32], [2, 6, 6], [2, 4, 6, 6]
+    assert device_calls["fast_paths"] == [y, y, averaged, y, of_heads, y, None]

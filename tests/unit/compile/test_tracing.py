@@ -84,3 +84,26 @@ def test_whose_operator_lacks_a_result_without_values() -> None:
     assert isinstance(ours, CompileFailed)
     assert "-o dynamo.capture_dynamic_output_shape_ops=true may keep it inside" in str(ours)
     assert "register_fake" not in str(ours)
+
+
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [
+        ("donated buffers which requires create_graph=False", "torch.func.grad inside"),
+        (
+            "torch.compile with aot_autograd does not currently support double backward",
+            "torch.func",
+        ),
+        ("Could not run 'aten::addmm.out' with arguments from the 'SparseCsrMeta' backend", ""),
+    ],
+)
+def test_what_cannot_be_followed_is_one_line_with_a_cure(said: str, cure: str) -> None:
+    error = RuntimeError(said)
+    if "Sparse" in said:
+        error = NotImplementedError("Could not run 'aten::empty' … from the 'CUDA' backend")
+        error.__context__ = NotImplementedError(said)
+        cure = "leave them out of what is compiled"
+    failure = attribute_failure(error, Capture())
+    assert isinstance(failure, UserCodeFailed)
+    assert cure in str(failure)
+    assert "\n" not in str(failure)
