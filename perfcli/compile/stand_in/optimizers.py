@@ -35,13 +35,10 @@ def install(mode: Any) -> None:
             if own is not None:
                 optimizer._init_group = own
 
-    def move_step(self: Any) -> None:
-        with mode:
-            move(self)
-
     replace(OptimizerVariable, "call_method", call_method)
-    if (move := getattr(OptimizerVariable, "move_step_if_cpu", None)) is not None:
-        replace(OptimizerVariable, "move_step_if_cpu", move_step)
+    move = getattr(OptimizerVariable, "move_step_if_cpu", None)
+    if move is not None:
+        replace(OptimizerVariable, "move_step_if_cpu", _run_under(mode, move))
 
 
 def _run_under(mode: Any, function: Any) -> Any:

@@ -288,3 +288,33 @@ def test_a_script_of_several_ranks(run_script: RunScript) -> None:
 def test_what_needs_single_other_ranks_is_refused(run_script: RunScript) -> None:
     with pytest.raises(UserCodeFailed, match="exchanges tensors with a single other rank"):
         run_script(OF_RANKS + "dist.send(x, 1)\n", world=8)
+
+
+def test_an_eager_update_and_hooks_are_told(run_script: RunScript) -> None:
+    """Adafactor reads its step's number with ``.item()``, so that Dynamo leaves it eager. A hook is
+    no graph: a device's backward calls it in a thread where Dynamo does not listen."""
+    run = run_script(EAGER)
+    assert [graph.name for graph in run.graphs] == ["forward 0", "backward 0"]
+    (note,) = [note for note in run.notes if note.startswith("outside of graphs")]
+    # Norms of the weight, of its gradient's rows and columns, and of the update.
+    assert "aten.linalg_vector_norm.default (×4)" in note
+
+
+EAGER = """\
+import torch
+
+model = torch.nn.Linear(32, 32, bias=False).cuda()
+model.weight.register_hook(lambda gradient: gradient * 0.5)
+optimizer = torch.optim.Adafactor(model.parameters())
+
+
+@torch.compile
+def step(x):
+    model(x).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+for _ in range(3):
+    step(torch.randn(8, 32, device="cuda"))
+"""
