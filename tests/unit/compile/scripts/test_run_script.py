@@ -64,7 +64,7 @@ def test_training_script(run_script: RunScript, tmp_path: Path) -> None:
     assert call.place.endswith("train.py:47")
     assert call.graphs == ("forward 0", "backward 0")
     notes = "\n".join(run.notes)
-    assert "from step 1 of its optimizer to step 2" in notes
+    assert "step 2 of the script, between two steps of its optimizer" in notes
     assert "left out: inference 0" in notes
     assert "train.py:47: torch.compile(mode='max-autotune-no-cudagraphs')" in notes
     assert "files of tensors without values: not written (×1)" in notes
