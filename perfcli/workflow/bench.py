@@ -111,10 +111,16 @@ class Bench:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> Bench:
+def open_bench(
+    setting: Setting, jobs: Sequence[Job], timeout: float | None, imported: Sequence[str] = ()
+) -> Bench:
     """Start real workers, or those that make things up. Sides of one torch and triton share caches:
     identical kernels are compiled, and tuned, once. Those of the CPU stay, found by content; what
-    was tuned on a GPU does not."""
+    was tuned on a GPU does not.
+
+    ``imported`` are the files that were imported when the sides were compiled: at a revision,
+    Python looks for their packages in it first.
+    """
     if setting.fake is not None:
         made_up = FakeStarter(setting.fake)
         return Bench(made_up, made_up.clock)
@@ -127,7 +133,7 @@ def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> 
     def start(request: MeasureRequest, told: Callable[[Phase], None]) -> LiveWorker:
         caches = folder / names[request.side]
         caches.mkdir(parents=True, exist_ok=True)
-        placed = replace(request, compile=worktrees.place(request.compile))
+        placed = replace(request, compile=worktrees.place(request.compile, imported))
         return Starter(caches, timeout)(placed, told)
 
     return Bench(start, folder=None if stays else folder, worktrees=worktrees)
@@ -151,7 +157,8 @@ def measure(
     names = [*(job.request.variant.name for job in jobs), "both"]
     plan = setting.plan(jobs)
     opening = begin(plan, head.scenario, base.id, head.id)
-    place = open_bench(setting, jobs, context.timeout)
+    imported = [*base.sources, *head.sources]
+    place = open_bench(setting, jobs, context.timeout, imported)
     try:
         with Reporter(names, context.notes) as progress:
             watch = Watch(opening, progress, context.notes)

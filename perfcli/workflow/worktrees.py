@@ -115,8 +115,9 @@ class Worktrees:
         """Return a generator that does for each variant what ``compile`` does."""
         return _PlacedGenerator(generator, self)
 
-    def place(self, request: CompileRequest) -> CompileRequest:
-        """Return the request for the files of the revision that it names, where it names one."""
+    def place(self, request: CompileRequest, imported: Sequence[str] = ()) -> CompileRequest:
+        """Return the request for the files of the revision that it names, where it names one. The
+        packages of ``imported``, files of the user's checkout, are looked for in it first."""
         reference = parse_reference(request.scenario)
         if not reference.revision:
             return request
@@ -132,6 +133,8 @@ class Worktrees:
             folder=str(revision.working_folder(Path.cwd()) or ""),
         )
         folders = self._import_folders.get(revision.folder)
+        if folders is None:
+            folders = revision.import_folders(revision.foreign(imported))
         return look_in(request, folders) if folders else request
 
     def _look_elsewhere(self, request: CompileRequest, run: Run) -> bool:

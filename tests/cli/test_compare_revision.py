@@ -271,3 +271,22 @@ def test_a_check_is_of_no_revision(perfcli: Any, revisions: tuple[str, str]) -> 
     result = perfcli("gate")
     assert result.code == 2
     assert "leave out @HEAD (perfcli gate --base-rev HEAD compares with it)" in result.complaint
+
+
+def test_what_is_measured_imports_packages_of_its_revision_first(
+    revisions: tuple[str, str],
+) -> None:
+    """A project that was installed from the user's checkout (``pip install -e``) would otherwise be
+    measured as it is there."""
+    package = Path("src/net")
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    imported = [str(package.absolute() / "__init__.py"), "/usr/lib/python3/torch.py"]
+    (job,) = make_jobs(Question("model.py:block@HEAD~1", target="h100"), [Side()], fake_interpreter)
+    with Worktrees() as worktrees:
+        placed = worktrees.place(job.request, imported)
+        folder = Path(placed.folder)
+        assert folder != Path.cwd()
+        first = placed.variant.env["PYTHONPATH"].split(os.pathsep)[0]
+        assert first == str(folder / "src")
+        assert "PYTHONPATH" not in worktrees.place(job.request).variant.env
