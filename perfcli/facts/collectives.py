@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perfcli.model import OperatorWork
+import math
+
+from perfcli.model import RANKS_PER_MACHINE, OperatorWork
 
 _NAMES = {
     "all_reduce": "all_reduce",
@@ -30,9 +32,12 @@ def name_collective(operator: str) -> str:
     return next((kind for begin, kind in _NAMES.items() if name.startswith(begin)), "")
 
 
-def count_collective(name: str, size: int, ranks: int, dtype: str = "bf16") -> OperatorWork:
+def count_collective(
+    name: str, size: int, ranks: int, dtype: str = "bf16", machines: int | None = None
+) -> OperatorWork:
     """Return the work of one rank. ``size``: the bytes of the whole, which for a gather is the
-    output and for a scatter the input.
+    output and for a scatter the input. ``machines``: those that the ranks are on; as few as hold
+    them if it is not given.
 
     What is sent is what an algorithm must send that uses every link alike: an all-reduce sends all
     but a rank's own share twice, once to add it up and once to spread the sum; gather, scatter
@@ -46,5 +51,6 @@ def count_collective(name: str, size: int, ranks: int, dtype: str = "bf16") -> O
     share = size / ranks
     read = share if name == "all_gather" else size
     written = share if name == "reduce_scatter" else size
-    sizes = {"ranks": float(ranks), "sent": sent, "received": sent}
+    machines = machines or math.ceil(ranks / RANKS_PER_MACHINE)
+    sizes = {"ranks": float(ranks), "machines": float(machines), "sent": sent, "received": sent}
     return OperatorWork("collective", dtype, 0.0, float(read), float(written), sizes, name)

@@ -62,7 +62,14 @@ def _collective(
         return None
     # In place, an all-reduce writes what it reads; the larger side is what all ranks share.
     size = max(_bytes(reads), _bytes(writes))
-    return count_collective(name, size, ranks, _PRECISIONS.get(reads[0].dtype, reads[0].dtype))
+    machines = arguments.get("machines")
+    return count_collective(
+        name,
+        size,
+        ranks,
+        _PRECISIONS.get(reads[0].dtype, reads[0].dtype),
+        machines if isinstance(machines, int) else None,
+    )
 
 
 def _base_name(operator: str) -> str:

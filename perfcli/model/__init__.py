@@ -28,6 +28,7 @@ from perfcli.model.compilation import (
     VariedCall,
 )
 from perfcli.model.estimate import (
+    RANKS_PER_MACHINE,
     CollectiveTime,
     EstimatedChange,
     Grid,
@@ -154,6 +155,7 @@ __all__ = [
     "OUTCOME_OF",
     "PATCHED",
     "PRECISE",
+    "RANKS_PER_MACHINE",
     "TOO_SLOW",
     "Access",
     "Allowance",

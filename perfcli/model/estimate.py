@@ -179,6 +179,10 @@ class LaunchWork:
         return math.prod(self.grid)
 
 
+RANKS_PER_MACHINE = 8
+"""GPUs of one machine, where a program runs on several."""
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorWork:
     """Counts what one call of a library operator computes and moves (``facts.operator_work``)."""

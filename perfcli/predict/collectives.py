@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 
-from perfcli.model import OperatorWork, Target, TimeEstimate
+from perfcli.model import RANKS_PER_MACHINE, OperatorWork, Target, TimeEstimate
 
 _LINKS = {"h100": 450e9, "h200": 450e9, "a100": 300e9, "b200": 900e9, "mi300x": 448e9}
-_PER_MACHINE = 8
 _PORT = 50e9
 _REACHED = 0.8
 """The share of a link's speed that a large collective reaches."""
@@ -32,7 +31,8 @@ def estimate_collective(work: OperatorWork, target: Target) -> TimeEstimate | No
     if link is None:
         return None
     ranks = work.sizes["ranks"]
-    far = ranks > _PER_MACHINE
+    # Runs of an earlier perfcli do not say on how many machines the ranks are.
+    far = work.sizes.get("machines", ranks / RANKS_PER_MACHINE) > 1
     speed = min(link * _REACHED, _PORT) if far else link * _REACHED
     passed = (ranks - 2) * (2 if work.variant == "all_reduce" else 1)
     seconds = _START + max(passed, 0) * _STEP + work.sizes["sent"] / speed

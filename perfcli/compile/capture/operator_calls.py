@@ -13,7 +13,7 @@ from typing import Any
 from perfcli.compile.capture.buffers import _depends_on_values, _dtype, _hint, _product
 from perfcli.facts.collectives import name_collective
 from perfcli.facts.operator_work import count_operator_work
-from perfcli.model import Buffer, OperatorCall, OptionValue
+from perfcli.model import RANKS_PER_MACHINE, Buffer, OperatorCall, OptionValue
 
 _FLOAT32 = "float32"
 
@@ -28,8 +28,8 @@ def _read_call(operator: str, node: Any) -> tuple[tuple[str, ...], OperatorCall 
         writes = [_tensor("", each, "output") for each in written]
         plain = {name: value for name, given in named if (value := _plain(given)) is not None}
         plain |= _precision(operator, reads)
-        if name_collective(operator) and (ranks := _count_ranks(node, plain)):
-            plain["ranks"] = ranks
+        if name_collective(operator):
+            plain |= _find_ranks(node, plain)
         tensors = [t for _, value in named for t in _tensors(value)] + _results(node)
         unknown = any(_depends_on_values(n) for each in tensors for n in each.get_size())
         work = None if unknown else count_operator_work(operator, reads, writes, plain)
@@ -54,16 +54,25 @@ def _arguments(node: Any) -> list[tuple[str, Any]]:
     return [(name, found.get(name, defaults.get(name))) for name in names]
 
 
-def _count_ranks(node: Any, plain: Mapping[str, OptionValue]) -> int | None:
+def count_ranks(group: Any) -> dict[str, int]:
+    """Return how many ranks a process group has, and on how many machines they are: torchrun gives
+    each machine the next ones of all."""
+    from torch.distributed import get_process_group_ranks
+
+    ranks = get_process_group_ranks(group)
+    return {"ranks": len(ranks), "machines": len({rank // RANKS_PER_MACHINE for rank in ranks})}
+
+
+def _find_ranks(node: Any, plain: Mapping[str, OptionValue]) -> Mapping[str, int]:
     """Return how many ranks take part in a collective: those of the group that it names."""
     from torch.distributed.distributed_c10d import _resolve_process_group
 
     for each in (*plain.values(), *getattr(node, "constant_args", ())):
         if isinstance(each, str):
             with contextlib.suppress(Exception):  # another string: which sum is meant
-                return int(_resolve_process_group(each).size())
+                return count_ranks(_resolve_process_group(each))
     size = plain.get("group_size")
-    return size if isinstance(size, int) else None
+    return {"ranks": size} if isinstance(size, int) else {}
 
 
 def _tensors(value: Any) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as change
 from typing import Any
 
+from perfcli.compile.capture.operator_calls import count_ranks
 from perfcli.compile.ranks.eager import EagerCollectives, describe
 from perfcli.compile.stand_in.device import replace
 from perfcli.errors import UserCodeFailed
@@ -46,7 +47,7 @@ def install(collectives: EagerCollectives, builds: bool) -> None:
     def send_buffers(self: Any, tensors: Any, size: int, *_: Any) -> None:
         for bucket in _split(tensors, [size]):
             sent = [describe(tensors[number]) for number in bucket]
-            ranks = self.process_group.size()
+            ranks = count_ranks(self.process_group)
             result = collectives.add(_BROADCAST, [_join(sent)], [_join(sent)], ranks, _name(self))
             collectives.wait((result,))
 
@@ -152,7 +153,7 @@ class _Reducer:
         self._collectives = collectives
         self._parameters = list(parameters)
         self._buckets = buckets
-        self._ranks = int(group.size())
+        self._ranks = count_ranks(group)
         self._finds_unused = finds_unused
         # skip_all_reduce_unused_params, use_python_reducer, then the limits, where there are any
         self._caps: list[int] = list(rest[2]) if len(rest) > 2 and rest[2] else [first_cap, cap]

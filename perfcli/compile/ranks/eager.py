@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfcli.compile.capture.captured import Capture, CapturedGraph
+from perfcli.compile.capture.operator_calls import count_ranks
 from perfcli.compile.stand_in import device
 from perfcli.compile.stand_in.streams import current_stream, listen_to_streams
 from perfcli.errors import UserCodeFailed
@@ -60,16 +61,17 @@ class EagerCollectives:
         operator: str,
         reads: Sequence[Buffer],
         writes: Sequence[Buffer],
-        ranks: int,
+        ranks: Mapping[str, int],
         about: Mapping[str, OptionValue] | None = None,
         at: int | None = None,
     ) -> str:
         """Add a collective that begins now, or at a place in the order of calls, and return the
-        name of its result, which nothing waits for so far."""
+        name of its result, which nothing waits for so far. ``ranks``: what ``count_ranks`` says of
+        its group."""
         writes = [replace(each, role="output") for each in writes]
         result = f"result{self._number}"
         self._number += 1
-        arguments: dict[str, OptionValue] = {"ranks": ranks, **(about or {})}
+        arguments: dict[str, OptionValue] = {**ranks, **(about or {})}
         work = count_operator_work(operator, reads, writes, arguments)
         names = (*(f"{result}.{n}" for n in range(len(reads))), *(result,) * len(writes))
         entry = _make_entry(operator, names, OperatorCall((*reads, *writes), arguments, work))
@@ -119,11 +121,11 @@ class EagerCollectives:
         sides = [found for each in args if (found := [describe(t) for t in _tensors(each)])]
         if kind in ("", "wait") or group is None or not sides:
             return
-        ranks = int(group.size())
+        ranks = count_ranks(group)
         if operator.startswith(_IN_PLACE):  # what is written comes first
             reads, writes = sides[min(1, len(sides) - 1)], sides[0]
         else:
-            reads, writes = sides[0], [_result_of(kind, each, ranks) for each in sides[0]]
+            reads, writes = sides[0], [_result_of(kind, each, ranks["ranks"]) for each in sides[0]]
         stream, calls = current_stream(), self.count_calls()
         about = {"of": self._owner} if self._owner else {}
         result = self.add(operator, reads, writes, ranks, about)

@@ -19,9 +19,8 @@ from perfcli.compile.ranks import data_parallel
 from perfcli.compile.ranks.eager import EagerCollectives
 from perfcli.compile.stand_in.device import replace
 from perfcli.errors import UserCodeFailed
+from perfcli.model import RANKS_PER_MACHINE
 
-_PER_NODE = 8
-"""GPUs of one machine."""
 _NEEDS_WORLD = (
     "asks for a process group, and one process is compiled: give the number of its ranks with "
     "--world N, for example --world 8"
@@ -42,7 +41,7 @@ def install(world: int, begins: bool, mode: Any, capture: Capture) -> None:
 
     if world > 1:
         os.environ |= describe_rank(world)
-        replace(torch.cuda, "device_count", lambda: min(world, _PER_NODE))
+        replace(torch.cuda, "device_count", lambda: min(world, RANKS_PER_MACHINE))
     c10d = dist.distributed_c10d
     group = _Group(world, c10d.init_process_group, fake_pg.FakeStore)
     _replace_everywhere("init_process_group", group.begin)
@@ -62,7 +61,7 @@ def install(world: int, begins: bool, mode: Any, capture: Capture) -> None:
 
 def describe_rank(world: int) -> dict[str, str]:
     """Return the variables that torchrun sets for rank 0."""
-    local = str(min(world, _PER_NODE))
+    local = str(min(world, RANKS_PER_MACHINE))
     return {
         "RANK": "0",
         "LOCAL_RANK": "0",

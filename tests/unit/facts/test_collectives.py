@@ -16,13 +16,18 @@ from perfcli.facts.collectives import count_collective, name_collective
 )
 def test_a_rank_sends_what_the_others_lack(name: str, sent: int, read: int, written: int) -> None:
     work = count_collective(name, 8000, 8)
-    assert work.sizes == {"ranks": 8.0, "sent": sent, "received": sent}
+    assert work.sizes == {"ranks": 8.0, "machines": 1.0, "sent": sent, "received": sent}
     assert (work.read, work.written, work.variant) == (read, written, name)
 
 
 def test_a_rank_alone_sends_nothing() -> None:
     assert count_collective("all_reduce", 8000, 1).sizes["sent"] == 0
     assert count_collective("broadcast", 8000, 1).sizes["sent"] == 0
+
+
+def test_ranks_are_on_as_few_machines_as_hold_them_unless_it_is_known() -> None:
+    assert [count_collective("broadcast", 1, n).sizes["machines"] for n in (8, 9, 64)] == [1, 2, 8]
+    assert count_collective("broadcast", 1, 8, machines=8).sizes["machines"] == 8
 
 
 @pytest.mark.parametrize(

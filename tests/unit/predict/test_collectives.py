@@ -20,3 +20,12 @@ def test_between_machines_the_network_decides() -> None:
     assert found is not None
     assert found.seconds == pytest.approx(18.75e-3 + 21e-6 + 12e-6)
     assert "400 Gbit/s" in found.doubts[0]
+
+
+def test_few_ranks_may_be_on_as_many_machines() -> None:
+    # 8 ranks: twice 7/8 of 1 GB at 50 GB/s, 2 × 6 further ranks of 1.5 µs, and 12 µs to begin.
+    work = count_collective("all_reduce", 1_000_000_000, 8, machines=8)
+    found = estimate_collective(work, targets.get("h200"))
+    assert found is not None
+    assert found.seconds == pytest.approx(35e-3 + 18e-6 + 12e-6)
+    assert "400 Gbit/s" in found.doubts[0]

@@ -29,6 +29,18 @@ def test_a_rank_computes_its_share_and_adds_up(compile_run: Compile) -> None:
 
 
 @pytest.mark.torch
+def test_a_dimension_of_a_mesh_may_reach_across_machines(compile_run: Compile) -> None:
+    """Of 64 ranks each machine has the next 8, which are one row of the mesh; a column is one rank
+    of each machine. Either sums up 64 MiB."""
+    run = compile_run("mesh.py", world=64)
+    (sums,) = [extern.calls for extern in run.externs if "all_reduce" in extern.op]
+    works = [call.work for call in sums if call.work]
+    assert [work.sizes["ranks"] for work in works] == [8, 8]
+    assert [work.sizes["machines"] for work in works] == [1, 8]
+    assert {work.sizes["sent"] for work in works} == {2 * 7 / 8 * 64 * 1024 * 1024}
+
+
+@pytest.mark.torch
 def test_a_model_that_needs_ranks_says_how_many_to_give(compile_run: Compile) -> None:
     with pytest.raises(UserCodeFailed) as raised:
         compile_run("tensor_parallel.py")
