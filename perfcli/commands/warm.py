@@ -37,7 +37,7 @@ def warm(
     from perfcli.console.notes import Notes
     from perfcli.machine import environment
     from perfcli.model import Variant
-    from perfcli.worker import keeping
+    from perfcli.worker import keepers
     from perfcli.workflow.request import build_request
 
     notes = Notes(quiet)
@@ -48,13 +48,13 @@ def warm(
         found = environment.probe(python, needs_triton=chosen != "cpu")
         variant = Variant("", python=found.path if python else None)
         request = build_request("", variant, device=chosen)
-        pid = keeping.start_keeper(request, idle * 60, timeout)
+        pid = keepers.start_keeper(request, idle * 60, timeout)
         notes.say(
             f"warm: process {pid} keeps torch {found.torch} imported for {os.getcwd()} "
             f"({chosen}), until nobody uses it for {idle:g} min; perfcli warm stop ends it"
         )
         return 0
-    kept = list(keeping.list_keepers())
+    kept = list(keepers.list_keepers())
     if what == "status":
         if not kept:
             notes.say("no process is kept warm: perfcli warm starts one")
@@ -76,8 +76,9 @@ def warm(
         raise PerfcliError(f"perfcli warm takes start, status or stop, not {what!r}")
     here = [each for each in kept if os.path.realpath(each.folder) == os.path.realpath(os.getcwd())]
     for each in here:
-        keeping.stop_keeper(each.place)
-        notes.say(f"stopped: process {each.pid} ({each.device}, {each.python})")
+        keepers.stop_keeper(each.place)
+        until = ", once what it compiles now is done" if each.running else ""
+        notes.say(f"stopped: process {each.pid} ({each.device}, {each.python}){until}")
     if not here:
         notes.say("no process is kept warm for this folder")
     return 0

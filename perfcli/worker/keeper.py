@@ -6,7 +6,8 @@ It listens on a socket in a folder that only its user can enter. A command sends
 The answers are lines: ``{"pid": n}``, then ``{"status": n}`` when that worker has ended, as
 ``Popen.returncode`` has it; or ``{"refused": why}``. ``{"stop": true}`` instead of an order ends
 it. It ends by itself when nobody asked for long, when the command's folder or its own is gone, and
-when a file that it has imported is another one now.
+when a file that it has imported is another one now. Where workers are still
+running then, it takes no further order, and ends once it has said how the last one ended.
 """
 
 from __future__ import annotations
@@ -112,9 +113,10 @@ class Keeper:
         self._listener.listen()
         self._socket = _identify(str(self._place / SOCKET))
         self._events.register(self._listener, selectors.EVENT_READ)
+        self._stopped = False
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: self._end())
+        signal.signal(signal.SIGTERM, self._note_stop)
 
     def serve(self) -> NoReturn:
         """Serve to the end of this process."""
@@ -125,22 +127,35 @@ class Keeper:
                         self._accept()
                     else:
                         self._report_end(key.data)
+                if self._stopped:
+                    self._leave()
         except BaseException:
             traceback.print_exc()
-        self._end()
+        self._leave()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def _note_stop(self, *_: object) -> None:
+        self._stopped = True
 
     def _is_wanted(self) -> bool:
+        if self._stopped:
+            return False
         alive = time.monotonic() - self._used < self._asked.idle_seconds
         there = _identify(self._asked.folder) == self._folder
         return alive and there and _identify(str(self._place / SOCKET)) == self._socket
 
-    def _end(self) -> NoReturn:
-        sys.stdout.flush()
-        sys.stderr.flush()
+    def _leave(self) -> None:
+        """Take no further order, and leave the folder to a successor."""
+        if self._listener.fileno() < 0:
+            return
+        self._stopped = True
+        self._events.unregister(self._listener)
+        self._listener.close()
         # Another one may have taken the place.
         if _identify(str(self._place / SOCKET)) == self._socket:
             shutil.rmtree(self._place, ignore_errors=True)
-        os._exit(0)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -151,24 +166,23 @@ class Keeper:
                 return
             order, descriptors = _receive(connection)
             if "stop" in order:
-                _say(connection, {"pid": os.getpid()})
-                self._end()
+                self._leave()  # before it says so: then the place is the asker's
+                _say(connection, {"pid": os.getpid(), "running": len(self._running)})
+                return
             if "status" in order:
                 idle = time.monotonic() - self._used
                 _say(connection, {"pid": os.getpid(), "idle": idle, "running": len(self._running)})
                 return
             self._used = time.monotonic()
             if _list_imported(self._imported) != self._imported:
+                self._leave()
                 _say(connection, {"refused": "what it had imported was installed anew"})
-                self._end()
+                return
             if why := self._refuse(order["environment"]):
                 _say(connection, {"refused": why})
                 return
             pid = self._fork(Order(**order), descriptors, connection)
-            _say(connection, {"pid": pid})
-            watched = os.pidfd_open(pid)
-            self._running[pid] = watched, connection
-            self._events.register(watched, selectors.EVENT_READ, pid)
+            self._hand_over(pid, connection)
             connection = socket.socket()  # that of the worker stays open
         except (OSError, ValueError, KeyError, TypeError):
             traceback.print_exc()
@@ -224,6 +238,20 @@ class Keeper:
         os.chdir(order.current)
         sys.argv[1:] = [str(requests), str(replies)]
         self._work(requests, replies)
+
+    def _hand_over(self, pid: int, connection: socket.socket) -> None:
+        """Watch a worker, then tell its command. One that has given up waiting may have started
+        another, which reads the same request: then this one is killed."""
+        try:
+            watched = os.pidfd_open(pid)
+            self._running[pid] = watched, connection
+            self._events.register(watched, selectors.EVENT_READ, pid)
+            _say(connection, {"pid": pid})
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            if pid not in self._running:
+                os.waitpid(pid, 0)
+            raise
 
     def _report_end(self, pid: int) -> None:
         watched, connection = self._running.pop(pid)

@@ -21,7 +21,7 @@ from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.roles import Progress
-from perfcli.worker.warm import ForkedWorker, fork_warm
+from perfcli.worker.forked_worker import ForkedWorker, fork_warm
 from perfcli.worker.weighing import weigh
 
 PHASES = {

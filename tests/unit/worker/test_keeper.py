@@ -9,9 +9,12 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +24,9 @@ import pytest
 
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import CompileRequest, Variant
-from perfcli.worker import keeper, keeping, protocol
+from perfcli.worker import keeper, keepers, protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.warm import _find_place, fork_warm
+from perfcli.worker.forked_worker import _find_place, fork_warm
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux 5.3")
 
@@ -114,7 +117,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     monkeypatch.delenv("PERFCLI_WARM", raising=False)
     made = Kept(root)
     yield made
-    keeping.stop_keeper(made.place)
+    keepers.stop_keeper(made.place)
     shutil.rmtree(root, ignore_errors=True)
 
 
@@ -210,7 +213,7 @@ def test_a_kept_process_that_was_killed_is_forgotten(kept: Kept, request_: Compi
     process.kill()
     process.wait()
     assert kept.ask(request_)["refused"] == ""
-    assert list(keeping.list_keepers()) == []
+    assert list(keepers.list_keepers()) == []
     assert not kept.place.exists()
 
 
@@ -232,7 +235,7 @@ def test_a_worker_ends_with_its_command(kept: Kept, request_: CompileRequest) ->
     command = f"""
 import os, signal
 from perfcli.model import CompileRequest, Variant
-from perfcli.worker.warm import fork_warm
+from perfcli.worker.forked_worker import fork_warm
 request = CompileRequest("", {{}}, None, Variant(""), "cuda", None)
 worker, _ = fork_warm(request, os.environ, ({waiting}, {writing}, {writing}))
 assert worker and worker.poll() is None
@@ -257,7 +260,7 @@ def test_nobody_else_can_ask(kept: Kept, request_: CompileRequest) -> None:
     kept.place.parent.chmod(0o755)
     assert "exit code 1" in kept.ask(request_)["failed"]
     with pytest.raises(PerfcliError, match="only you can enter"):
-        keeping._make_private(kept.place.parent)
+        keepers._make_private(kept.place.parent)
     kept.place.parent.chmod(0o700)
 
 
@@ -276,10 +279,80 @@ def test_it_is_listed_and_stopped(kept: Kept) -> None:
     process = kept.start()
     about = {"folder": os.getcwd(), "python": sys.executable, "device": "cuda"}
     (kept.place / "about.json").write_text(json.dumps(about))
-    (listed,) = keeping.list_keepers()
+    (listed,) = keepers.list_keepers()
     assert (listed.pid, listed.folder, listed.running) == (process.pid, os.getcwd(), 0)
     assert listed.memory_bytes > 1 << 20
-    assert keeping.stop_keeper(kept.place)
+    assert keepers.stop_keeper(kept.place)
     assert ends(process)
     assert process.returncode == 0
-    assert not keeping.stop_keeper(kept.place)
+    assert not keepers.stop_keeper(kept.place)
+
+
+@pytest.mark.parametrize("how", ["stop", "signal", "changed"])
+def test_what_is_being_compiled_goes_on_when_it_ends(
+    kept: Kept, request_: CompileRequest, how: str
+) -> None:
+    """The worker says that it runs, and goes on when the keeper has taken its socket away."""
+    process = kept.start()
+    running, go = kept.root / "running", kept.root / "go"
+    os.mkfifo(running)
+    os.mkfifo(go)
+    waits = f"open({str(running)!r}, 'w').close(); open({str(go)!r}).close()"
+    found: list[dict[str, Any]] = []
+    command = threading.Thread(
+        target=lambda: found.append(kept.ask(replace(request_, scenario=waits)))
+    )
+    command.start()
+    running.open().close()
+    if how == "stop":
+        assert keepers.stop_keeper(kept.place)
+    elif how == "signal":
+        process.terminate()
+    else:
+        (kept.modules / "imported.py").write_text("VALUE = 22\n")
+        assert "installed anew" in kept.ask(request_)["refused"]
+    deadline = time.monotonic() + 30
+    while kept.place.exists():
+        assert time.monotonic() < deadline
+    assert keeper.connect(kept.place) is None
+    assert process.poll() is None
+    kept.place.mkdir()  # a successor's
+    go.open("w").close()
+    command.join()
+    assert found[0].get("edited") == 1, found
+    assert ends(process)
+    assert kept.place.exists()
+
+
+def test_a_worker_whose_command_gave_up_is_killed_and_forgotten(
+    kept: Kept, request_: CompileRequest
+) -> None:
+    """The command is gone before it can be told which process is its worker."""
+    process = kept.start()
+    order = keeper.Order({**os.environ}, os.getcwd(), (0,), os.getpid())
+    requests, never = os.pipe()
+    process.send_signal(signal.SIGSTOP)
+    connection = keeper.connect(kept.place)
+    assert connection is not None
+    text = json.dumps(protocol.plain(order)).encode() + b"\n"
+    with open(os.devnull, "w") as log:
+        socket.send_fds(connection, [text], (requests, log.fileno(), log.fileno()))
+    connection.close()
+    process.send_signal(signal.SIGCONT)
+    assert kept.ask(request_)["edited"] == 1
+    deadline = time.monotonic() + 30
+    while keepers._ask(kept.place, {"status": True})["running"]:
+        assert time.monotonic() < deadline
+    assert find_children(process.pid) == []
+    os.close(requests)
+    os.close(never)
+
+
+def find_children(parent: int) -> list[int]:
+    """Return the processes, also those that have ended, for which this one has not waited."""
+    found = []
+    for about in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(about.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(about.parent.name))
+    return found

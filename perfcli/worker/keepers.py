@@ -22,7 +22,7 @@ from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.keeper import SOCKET, KeepRequest, connect
 from perfcli.worker.process import worker_environment
-from perfcli.worker.warm import _find_place, _find_private, _is_private, _read_line
+from perfcli.worker.forked_worker import _find_place, _find_private, _is_private, _read_line
 
 _ABOUT = "about.json"
 _START_SECONDS = 60.0
@@ -102,10 +102,10 @@ def _start_in(
 
 
 def stop_keeper(place: Path) -> bool:
-    """End what is kept in a folder, and return whether there was one. Workers that it forked go
-    on."""
+    """End what is kept in a folder, and return whether there was one. While workers that it forked
+    are running it stays for them, and takes no further order."""
     answer = _ask(place, {"stop": True})
-    if pid := answer.get("pid"):
+    if (pid := answer.get("pid")) and not answer["running"]:
         _await_end(int(pid))
     shutil.rmtree(place, ignore_errors=True)
     return bool(pid)

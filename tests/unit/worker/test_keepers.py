@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -16,10 +17,10 @@ from handmade import H100
 from perfcli.errors import PerfcliError
 from perfcli.machine.environment import cache_dir
 from perfcli.model import CompileRequest, Run, Variant
-from perfcli.worker import keeping
+from perfcli.worker import keepers
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.roles import Progress
-from perfcli.worker.warm import _find_place
+from perfcli.worker.forked_worker import _find_place
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux 5.3")
 
@@ -40,7 +41,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(root))
     monkeypatch.delenv("PERFCLI_WARM", raising=False)
     yield root
-    keeping.stop_keeper(_find_place(str(root), None, "cuda"))
+    keepers.stop_keeper(_find_place(str(root), None, "cuda"))
     shutil.rmtree(root, ignore_errors=True)
 
 
@@ -63,7 +64,7 @@ def test_its_code_is_that_of_a_fresh_process_and_edits_count(
     """The fresh one compiles the second version of a file that the kept one has seen before."""
     (folder / "model.py").write_text(MODEL)
     (folder / "helper.py").write_text("def act(x):\n    return x.sin()\n")
-    keeping.start_keeper(ask(), 60, 300)
+    keepers.start_keeper(ask(), 60, 300)
     told: list[Progress] = []
     first = compile_block(told)
     (folder / "helper.py").write_text("def act(x):\n    return x.cos() * 2\n")
@@ -84,7 +85,7 @@ def test_what_does_not_start_leaves_nothing(folder: Path) -> None:
     python.write_text("#!/bin/sh\nexit 3\n")
     python.chmod(0o755)
     with pytest.raises(PerfcliError, match="exit code 3"):
-        keeping.start_keeper(ask(str(python)), 60, 30)
+        keepers.start_keeper(ask(str(python)), 60, 30)
     assert list((folder / f"perfcli-warm-{os.geteuid()}").iterdir()) == []
 
 
@@ -93,26 +94,35 @@ def test_a_folder_that_is_too_deep_for_a_socket(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / ("d" * 100)))
     with pytest.raises(PerfcliError, match="set XDG_RUNTIME_DIR to a shorter one"):
-        keeping.start_keeper(ask(), 60, 30)
+        keepers.start_keeper(ask(), 60, 30)
 
 
-def test_two_commands_that_start_one_at_once_take_turns(
+def test_commands_that_start_one_at_once_take_turns(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inside: list[int] = []
-    most: list[int] = []
+    """Nobody else gets the lock while one of them starts its process."""
+    together = threading.Barrier(4)
+    alone: list[bool] = []
 
-    def start(*_: object) -> int:
-        inside.append(1)
-        most.append(len(inside))
-        threading.Event().wait(0.02)
-        inside.pop()
+    def start(place: Path, *_: object) -> int:
+        other = os.open(place.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone.append(False)
+        except BlockingIOError:
+            alone.append(True)
+        finally:
+            os.close(other)
         return 1
 
-    monkeypatch.setattr(keeping, "_start_in", start)
-    threads = [threading.Thread(target=keeping.start_keeper, args=(ask(), 60)) for _ in range(4)]
+    def run() -> None:
+        together.wait(60)
+        keepers.start_keeper(ask(), 60)
+
+    monkeypatch.setattr(keepers, "_start_in", start)
+    threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1, 1, 1, 1]
+    assert alone == [True] * 4
