@@ -20,9 +20,9 @@ from perfcli.errors import PerfcliError
 from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
+from perfcli.worker.forked_worker import _find_place, _find_private, _is_private, _read_line
 from perfcli.worker.keeper import SOCKET, KeepRequest, connect
 from perfcli.worker.process import worker_environment
-from perfcli.worker.forked_worker import _find_place, _find_private, _is_private, _read_line
 
 _ABOUT = "about.json"
 _START_SECONDS = 60.0

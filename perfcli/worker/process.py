@@ -20,8 +20,8 @@ from perfcli.machine.scratch import make_scratch
 from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.roles import Progress
 from perfcli.worker.forked_worker import ForkedWorker, fork_warm
+from perfcli.worker.roles import Progress
 from perfcli.worker.weighing import weigh
 
 PHASES = {

@@ -18,9 +18,9 @@ from perfcli.errors import PerfcliError
 from perfcli.machine.environment import cache_dir
 from perfcli.model import CompileRequest, Run, Variant
 from perfcli.worker import keepers
+from perfcli.worker.forked_worker import _find_place
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.roles import Progress
-from perfcli.worker.forked_worker import _find_place
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux 5.3")
 
