@@ -71,7 +71,8 @@ Fork: TypeAlias = Callable[[tuple[int, int, int]], _Process | None]
 
 class Channel:
     """Connects to one worker. ``doing`` is what the worker is at, for messages about its end.
-    ``current`` is its working folder; empty: the caller's. ``stays``: it goes on
+    ``killed``: the error for a worker that somebody else ended with SIGKILL, as Linux does where
+    memory is full. ``current`` is its working folder; empty: the caller's. ``stays``: it goes on
     when its caller is gone. ``fork`` may return a worker that somebody else has made, which reads,
     replies and logs at three descriptors; None: one is started here."""
 
@@ -80,6 +81,7 @@ class Channel:
         python: str | None,
         environment: Mapping[str, str],
         folder: Path,
+        killed: type[WorkerFailed] = WorkerFailed,
         current: str = "",
         stays: bool = False,
         fork: Fork | None = None,
@@ -88,6 +90,7 @@ class Channel:
         self._deadline: float | None = None
         self._timeout = 0.0
         self._advice = ""
+        self._killed = killed
         self._rest = b""
         self._lines: list[bytes] = []
         self._closed = False
@@ -211,7 +214,7 @@ class Channel:
             return self.failure("the worker closed its pipe without a reply")
         if code == -signal.SIGKILL:  # not by us: nobody waits for a worker that was closed
             message = f"the worker was killed by SIGKILL while {self.doing} (out of memory?)"
-            return self.failure(message)
+            return self.failure(message, self._killed)
         if code < 0:
             return self.failure(f"the worker was killed by {signal_name(-code)} while {self.doing}")
         return self.failure(
