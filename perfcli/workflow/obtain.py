@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +19,7 @@ from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.importing.bringing import ImportOptions, bring_in_all, fingerprint, name_foreign
 from perfcli.loading import registry
-from perfcli.loading.references import find_file
+from perfcli.loading.references import Reference, find_file, parse_reference
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
 from perfcli.model import BlobId, Bundle, CompileRequest, Run, Variant
@@ -259,10 +261,17 @@ def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
     except PerfcliError as error:
         notes.warn(f"{error}; compiling again")
         return None
-    if list_edited(run.sources):
+    if list_edited(run.sources) or not _is_of(run, job.request):
         return None
     notes.say(f"{run.variant.name}: nothing changed since run {run.id}{again}")
     return Obtained(run, known.path)
+
+
+def _is_of(run: Run, request: CompileRequest) -> bool:
+    """Return whether a stored run is of the code that is asked for: anyone may have written its
+    file, and a fingerprint with it."""
+    named = run.scenario == request.scenario or not find_file(run.scenario)
+    return named and run.script == request.script
 
 
 class StoredTexts(Mapping[BlobId, str]):
@@ -356,6 +365,8 @@ def _check_stored_alone(question: Question, side: Side) -> None:
 # the command line names them too.
 
 _PLAIN = (bool, int, float, type(None))
+_WORD = re.compile(r"\w*")
+"""A text that names a dtype, perhaps, and neither a file nor a command with its arguments."""
 
 
 def list_foreign(run: Run, asked: Variant | None) -> Iterator[str]:
@@ -371,7 +382,49 @@ def list_foreign(run: Run, asked: Variant | None) -> Iterator[str]:
         # A number or a yes can't name a compiler or a library; cpp.cxx is a text.
         if not isinstance(option, _PLAIN) and known.options.get(name) != option:
             yield f"the text {name}={option}"
-    if asked is None and (file := find_file(run.scenario)):
-        path = Path(file)
-        if not path.resolve().is_relative_to(Path.cwd()):
-            yield f"the program {path}, outside this folder"
+    if asked is None:
+        yield from _list_foreign_code(run)
+
+
+def _list_foreign_code(run: Run) -> Iterator[str]:
+    """Yield the code that a run's file names besides a file of this folder as it lies here, and the
+    texts that such code would be given."""
+    try:
+        reference = parse_reference(run.scenario)
+    except PerfcliError:
+        yield f"the scenario {run.scenario}"
+        return
+    script, meant = run.script, reference.script
+    if script and meant:
+        meant = replace(meant, steps=script.steps)
+    if script != meant or (script and script.module):
+        yield f"the script {shlex.join([script.path, *script.arguments])}" if script else "a script"
+    elif script and script.arguments:
+        yield f"the arguments {shlex.join(script.arguments)}"
+    if reference.path:
+        yield from _list_foreign_file(run, reference)
+
+
+def _list_foreign_file(run: Run, reference: Reference) -> Iterator[str]:
+    """Yield what is foreign about the file that a run is of, and the texts that it is given."""
+    if reference.revision:
+        yield f"the revision {reference.revision} of {reference.path}"
+    elif not run.script and reference.move(reference.path).text != run.scenario:
+        yield f"the scenario {run.scenario}"
+    if not _lies_here(Path(reference.path)):
+        yield f"the program {reference.path}, outside this folder"
+    varied = run.recompilations.varied if run.recompilations else ()
+    for params in (run.params, *(call.params for call in varied)):
+        for name, value in params.items():
+            if not isinstance(value, _PLAIN) and not _WORD.fullmatch(value):
+                yield f"the text {name}={value}"
+
+
+def _lies_here(path: Path) -> bool:
+    """Return whether a file lies in this folder, and is no part of an environment in it, whose
+    programs do whatever they are told."""
+    folder, real = Path.cwd(), path.resolve()
+    if not real.is_relative_to(folder):
+        return False
+    above = real.relative_to(folder).parents
+    return not any((folder / each / "pyvenv.cfg").exists() for each in above)

@@ -191,7 +191,8 @@ def edit(**changes: Any) -> str:
     (path,) = [stored.path for stored in store.runs()]
     document = json.loads(path.read_text())
     for name, value in changes.items():
-        document["run"][name] = {**document["run"][name], **value} if name != "scenario" else value
+        known = document["run"].get(name)
+        document["run"][name] = {**known, **value} if isinstance(known, dict) else value
     rewrite(path, document)
     return path.stem
 
@@ -286,6 +287,78 @@ def test_a_file_outside_this_folder_is_refused(perfcli: Any, started: Path) -> N
     for path in (inside, outside):
         result = perfcli("explain", edit(scenario=f"{path}:block"), "--try-fixes")
         assert ("outside this folder" in result.err) == (path == outside)
+
+
+def write_script(path: str, *arguments: str, module: bool = False) -> dict[str, Any]:
+    """A script as a run's file has it."""
+    return {"path": path, "module": module, "arguments": list(arguments), "steps": 2}
+
+
+EVIL = ("-n1", "-r1", "open('evil', 'w')")
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"script": write_script("timeit", *EVIL, module=True)}, "the script timeit -n1 -r1 "),
+        (
+            {"scenario": "-m timeit", "script": write_script("timeit", module=True)},
+            "the script timeit, ",
+        ),
+        ({"scenario": "train.py", "script": write_script("/tmp/x.py")}, "the script /tmp/x.py, "),
+        ({"scenario": "train.py"}, "a script, "),
+        (
+            {"scenario": "train.py -c x", "script": write_script("train.py", "-c", "x")},
+            "the arguments -c x, ",
+        ),
+        ({"scenario": "model.py 'x"}, "the scenario model.py 'x, "),
+        ({"scenario": " model.py"}, "the scenario  model.py, "),
+        ({"scenario": "model.py:block@v1"}, "the revision v1 of model.py, "),
+        ({"scenario": "env/lib/tool.py:block"}, "the program env/lib/tool.py, outside this "),
+        (
+            {"scenario": "model.py:block", "params": {"command": "sh -c x"}},
+            "the text command=sh -c x, ",
+        ),
+    ],
+)
+def test_code_that_only_a_run_names_is_not_run(perfcli: Any, changes: Any, what: str) -> None:
+    perfcli("run", *EXPLAIN[1:])
+    Path("env/lib").mkdir(parents=True)
+    Path("env/pyvenv.cfg").touch()
+    for place in ("model.py", "env/lib/tool.py"):
+        Path(place).write_text("def block(): ...\n")
+    Path("train.py").write_text("if __name__ == '__main__': ...\n")
+    result = perfcli("explain", edit(**changes), "--try-fixes")
+    (warning,) = result.err.splitlines()
+    said = "warning: fixes are not tried: compiling the run again would use "
+    assert warning.startswith(f"{said}{what}"), warning
+    assert len(stored_ids()) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scenario": "train.py", "script": {**write_script("train.py"), "steps": 5}},
+        {"scenario": "model.py:block", "params": {"dtype": "bfloat16", "layers": 3, "mode": ""}},
+    ],
+)
+def test_a_file_of_this_folder_is_compiled_again(perfcli: Any, changes: Any) -> None:
+    perfcli("run", *EXPLAIN[1:])
+    Path("model.py").write_text("def block(): ...\n")
+    Path("train.py").write_text("if __name__ == '__main__': ...\n")
+    result = perfcli("explain", edit(**changes), "--try-fixes")
+    assert "not tried" not in result.err
+    assert len(stored_ids()) > 1
+
+
+def test_a_planted_run_of_other_code_is_not_reused(perfcli: Any) -> None:
+    """Its fingerprint is the one of what is asked for."""
+    perfcli("run", *EXPLAIN[1:])
+    edit(script=write_script("timeit", *EVIL, module=True))
+    result = perfcli(*EXPLAIN)
+    assert "nothing changed" not in result.err
+    assert len(stored_ids()) == 2
+    assert "nothing changed" in perfcli(*EXPLAIN).err
 
 
 def test_what_the_command_line_names_is_trusted(perfcli: Any) -> None:
