@@ -15,6 +15,9 @@ _NAMES = {
     "all_to_all": "all_to_all",
     "alltoall": "all_to_all",
     "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
     "wait": "wait",
 }
 """How the name of an operator begins, and what it does."""
@@ -35,22 +38,23 @@ def name_collective(operator: str) -> str:
 def count_collective(
     name: str, size: int, ranks: int, dtype: str = "bf16", machines: int | None = None
 ) -> OperatorWork:
-    """Return the work of one rank. ``size``: the bytes of the whole, which for a gather is the
-    output and for a scatter the input. ``machines``: those that the ranks are on; as few as hold
-    them if it is not given.
+    """Return the work of one rank, which is the root where there is one. ``size``: the bytes of
+    the whole, which for a gather is the output and for a scatter the input. ``machines``: those
+    that the ranks are on; as few as hold them if it is not given.
 
     What is sent is what an algorithm must send that uses every link alike: an all-reduce sends all
     but a rank's own share twice, once to add it up and once to spread the sum; gather, scatter
-    and exchange send it once; a broadcast passes the whole on.
+    and exchange send it once; broadcast and reduce pass the whole on.
     """
     if name == "wait":  # it moves nothing itself
         return OperatorWork("collective", dtype, 0.0, 0.0, 0.0, {"ranks": float(ranks)}, name)
     others = (ranks - 1) / ranks
-    rounds = {"all_reduce": 2.0 * others, "broadcast": float(ranks > 1)}
+    whole = float(ranks > 1)
+    rounds = {"all_reduce": 2.0 * others, "broadcast": whole, "reduce": whole}
     sent = rounds.get(name, others) * size
     share = size / ranks
-    read = share if name == "all_gather" else size
-    written = share if name == "reduce_scatter" else size
+    read = share if name in ("all_gather", "gather") else size
+    written = share if name in ("reduce_scatter", "scatter") else size
     machines = machines or math.ceil(ranks / RANKS_PER_MACHINE)
     sizes = {"ranks": float(ranks), "machines": float(machines), "sent": sent, "received": sent}
     return OperatorWork("collective", dtype, 0.0, float(read), float(written), sizes, name)

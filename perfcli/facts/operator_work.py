@@ -62,6 +62,8 @@ def _collective(
         return None
     # In place, an all-reduce writes what it reads; the larger side is what all ranks share.
     size = max(_bytes(reads), _bytes(writes))
+    if name in ("gather", "scatter"):  # the larger side is there on one rank only
+        size = ranks * min(_bytes(reads), _bytes(writes))
     machines = arguments.get("machines")
     return count_collective(
         name,

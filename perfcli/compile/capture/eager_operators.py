@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfcli import units
+from perfcli.facts.collectives import name_collective
 
 _FREE = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense",
     "item", "lift_fresh", "record_stream", "resize_", "set_", "is_same_size", "detach", "alias",
-    "_unsafe_view", "_reshape_alias",
+    "_unsafe_view", "_reshape_alias", "barrier", "monitored_barrier_", "check_for_nan",
 }  # fmt: skip
 """Operators that launch nothing."""
-_OTHERS = ("prim", "profiler", "c10d", "_c10d_functional")
-"""Namespaces of operators that ask or tell something, and of collectives, which are counted."""
+_OTHERS = ("prim", "profiler")
+"""Namespaces of operators that ask or tell something."""
 _NAMED = 4
 
 
@@ -96,6 +97,8 @@ def _launches(func: Any, args: Sequence[Any], result: Any) -> bool:
     of one, with which every backward begins, is not."""
     space, _, name = func._schema.name.partition("::")
     if space in _OTHERS or name in _FREE or getattr(func, "is_view", False):
+        return False
+    if name_collective(f"{space}.{name}"):  # counted by itself
         return False
     tensors = list(_list_tensors((args, result)))
     if name == "ones_like" and tensors[0].numel() == 1:

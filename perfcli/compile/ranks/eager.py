@@ -26,7 +26,10 @@ from perfcli.model import Buffer, GraphFacts, Launch, OperatorCall, OptionValue
 OUTSIDE = "outside of graphs"
 """What stands for the graph of such a launch."""
 _WAIT = "c10d.wait"
-_TO_ONE = ("c10d.send", "c10d.recv_")
+_TO_ONE = (
+    "c10d.send", "c10d.recv_", "_c10d_functional.isend", "_c10d_functional.irecv",
+    "_c10d_functional.batch_p2p_ops",
+)  # fmt: skip
 _IN_PLACE = "c10d."
 
 

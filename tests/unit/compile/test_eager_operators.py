@@ -31,4 +31,5 @@ def test_what_runs_on_the_device_counts_once(device_calls: Any) -> None:
         ["aten.sum.default", 4 * (8 + 1)],
         ["aten.mm.default", 4 * (16 + 8 + 32)],  # the gradient of the weight
         ["aten._foreach_add_.Scalar", 4 * 2 * (16 + 16)],  # read and written
+        ["c10d.shuffle_.default", 4 * (16 + 16)],  # none of the collectives, which stand apart
     ]

@@ -12,6 +12,9 @@ from perfcli.facts.collectives import count_collective, name_collective
         ("reduce_scatter", 7000, 8000, 1000),
         ("all_to_all", 7000, 8000, 8000),
         ("broadcast", 8000, 8000, 8000),
+        ("reduce", 8000, 8000, 8000),
+        ("gather", 7000, 1000, 8000),
+        ("scatter", 7000, 8000, 1000),
     ],
 )
 def test_a_rank_sends_what_the_others_lack(name: str, sent: int, read: int, written: int) -> None:
@@ -23,6 +26,7 @@ def test_a_rank_sends_what_the_others_lack(name: str, sent: int, read: int, writ
 def test_a_rank_alone_sends_nothing() -> None:
     assert count_collective("all_reduce", 8000, 1).sizes["sent"] == 0
     assert count_collective("broadcast", 8000, 1).sizes["sent"] == 0
+    assert count_collective("reduce", 8000, 1).sizes["sent"] == 0
 
 
 def test_ranks_are_on_as_few_machines_as_hold_them_unless_it_is_known() -> None:
@@ -38,6 +42,10 @@ def test_ranks_are_on_as_few_machines_as_hold_them_unless_it_is_known() -> None:
         ("_c10d_functional.reduce_scatter_tensor.default", "reduce_scatter"),
         ("_dtensor.shard_dim_alltoall.default", "all_to_all"),
         ("_c10d_functional.wait_tensor.default", "wait"),
+        ("c10d.reduce_", "reduce"),
+        ("c10d.gather_", "gather"),
+        ("c10d.scatter_", "scatter"),
+        ("c10d._reduce_scatter_base_", "reduce_scatter"),
         ("aten.all_reduce.default", ""),
     ],
 )

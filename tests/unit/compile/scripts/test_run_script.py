@@ -287,6 +287,40 @@ def test_a_script_of_several_ranks(run_script: RunScript) -> None:
     assert sent == [(2 * 7 / 8 * 4, 1), (2 * 7 / 8 * 256 * 256 * 4, 1)]
 
 
+def test_what_one_rank_collects_or_hands_out_is_counted(run_script: RunScript) -> None:
+    """Of 8 ranks, one of each machine, each has 64 × 256 numbers of 4 bytes. Sums pass the whole
+    on; the root of the others receives or sends 7/8 of 8 such tensors, whichever rank it is."""
+    script = OF_RANKS + (
+        "from torch.distributed.device_mesh import init_device_mesh\n"
+        "mesh = init_device_mesh('cuda', (8, 8), mesh_dim_names=('dp', 'tp'))\n"
+        "group = mesh.get_group('dp')\n"
+        "torch.compile(lambda x: x + 1)(x)\n"
+        "parts = [torch.empty_like(x) for _ in range(8)]\n"
+        "dist.reduce(x, 0, group=group)\n"
+        "dist.gather(x, parts, 0, group=group)\n"
+        "dist.gather(x, None, 8, group=group)\n"
+        "dist.scatter(x, parts, 0, group=group)\n"
+        "dist.scatter(x, None, 8, group=group)\n"
+    )
+    run = run_script(script, world=64)
+    size = 64 * 256 * 4
+    calls = {extern.op: extern.calls for extern in run.externs}
+    sent = [
+        (name, call.work.sizes["sent"], call.work.sizes["machines"], call.count)
+        for name in ("c10d.reduce_", "c10d.gather_", "c10d.scatter_")
+        for call in calls[name]
+        if call.work
+    ]
+    assert sent == [
+        ("c10d.reduce_", size, 8, 1),
+        ("c10d.gather_", 7 * size, 8, 1),
+        ("c10d.gather_", 7 * size, 8, 1),
+        ("c10d.scatter_", 7 * size, 8, 1),
+        ("c10d.scatter_", 7 * size, 8, 1),
+    ]
+    assert calls["c10d.wait"][0].count == 5
+
+
 def test_what_needs_single_other_ranks_is_refused(run_script: RunScript) -> None:
     with pytest.raises(UserCodeFailed, match="exchanges tensors with a single other rank"):
         run_script(OF_RANKS + "dist.send(x, 1)\n", world=8)
