@@ -195,17 +195,24 @@ def _refuse_models() -> None:
 
 
 def _answer_objects(dist: Any) -> None:
-    """Answer what sends pickled objects: nobody else has any, so that each rank has the same."""
+    """Answer what sends pickled objects: nobody else has any, so that each rank has the same.
+    Parameters have torch's names, because they are given by them."""
 
-    def all_gather(objects: Any, own: Any, group: Any = None) -> None:
-        objects[:] = [own] * len(objects)
+    def all_gather(object_list: Any, obj: Any, *_: Any, **__: Any) -> None:
+        object_list[:] = [obj] * len(object_list)
 
-    def gather(own: Any, objects: Any = None, *_: Any, **__: Any) -> None:
-        if objects is not None:
-            all_gather(objects, own)
+    def gather(obj: Any, object_gather_list: Any = None, *_: Any, **__: Any) -> None:
+        if object_gather_list is not None:
+            all_gather(object_gather_list, obj)
 
-    def scatter(output: Any, given: Any = None, *_: Any, **__: Any) -> None:
-        output[0] = given[0] if given else None
+    def scatter(
+        scatter_object_output_list: Any,
+        scatter_object_input_list: Any = None,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        given = scatter_object_input_list
+        scatter_object_output_list[0] = given[0] if given else None
 
     for name, value in {
         "all_gather_object": all_gather,

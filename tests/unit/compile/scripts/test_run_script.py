@@ -321,6 +321,25 @@ def test_what_one_rank_collects_or_hands_out_is_counted(run_script: RunScript) -
     assert calls["c10d.wait"][0].count == 5
 
 
+def test_objects_of_other_ranks_are_those_of_this_one(run_script: RunScript) -> None:
+    """Lists are given by torch's own names. The width of a product says what came back."""
+    script = OF_RANKS + (
+        "every, at_root, own = [None] * 8, [None] * 8, [None]\n"
+        "dist.all_gather_object(object_list=every, obj=3)\n"
+        "dist.gather_object(obj=5, object_gather_list=at_root, dst=0)\n"
+        "dist.gather_object(5, dst=1)\n"
+        "dist.scatter_object_list(\n"
+        "    scatter_object_output_list=own, scatter_object_input_list=list(range(7, 15)), src=0\n"
+        ")\n"
+        "w = torch.randn(256, sum(every) + 10 * sum(at_root) + own[0], device=device)\n"
+        "torch.compile(lambda x: x @ w)(x)\n"
+    )
+    run = run_script(script, world=8)
+    (product,) = [call.work for extern in run.externs if "mm" in extern.op for call in extern.calls]
+    assert product
+    assert product.sizes["n"] == 8 * 3 + 10 * 8 * 5 + 7
+
+
 def test_what_needs_single_other_ranks_is_refused(run_script: RunScript) -> None:
     with pytest.raises(UserCodeFailed, match="exchanges tensors with a single other rank"):
         run_script(OF_RANKS + "dist.send(x, 1)\n", world=8)
