@@ -54,8 +54,8 @@ class CompileCalls:
         return len(self.uses) - 1
 
     def add_graph(self, graph: CapturedGraph) -> None:
-        """Hear of a new graph: it came of what is being compiled, or with a backward graph that is
-        compiled late, of what its forward graph came of."""
+        """Assign a new graph to the use being compiled; a late backward graph belongs to the use of
+        its forward graph."""
         if self.compiling is not None and graph.number is not None:
             self.numbers.setdefault(graph.number, self.compiling)
 

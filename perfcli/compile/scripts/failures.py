@@ -19,7 +19,8 @@ from perfcli.loading.tracebacks import is_users, users_traceback
 from perfcli.model import ScriptCommand
 
 _HUBS = ("huggingface_hub", "requests", "urllib", "httpx", "aiohttp", "http")
-_SIGNS_OF_HUB = ("couldn't connect to", "huggingface.co", "offline mode", "name resolution")
+_SIGNS_OF_HUB = ("couldn't connect to", "name resolution")
+_JOINING = ("/torch/distributed/distributed_c10d.py", "/torch/distributed/rendezvous.py")
 _OF_MODULES = {
     "parameters",
     "named_parameters",
@@ -98,7 +99,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _is_reading(error: BaseException) -> str:
-    if not isinstance(error, EOFError):
+    if not isinstance(error, EOFError) or str(error) != "EOF when reading a line":  # of input()
         return ""
     return "reads standard input, which is empty here: give the script an argument instead"
 
@@ -120,8 +121,7 @@ def _is_asking_hub(error: BaseException) -> str:
 
 def _is_joining(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    joins = any("/torch/distributed/" in frame.filename for frame in frames)
-    if not joins or has_group():
+    if has_group() or not frames or not frames[-1].filename.endswith(_JOINING):
         return ""
     return (
         f"joins other processes ({_first_line(error)}), and a script is run as one: give the "
@@ -166,6 +166,8 @@ def _is_lacking_values(error: BaseException) -> str:
     text = tracing.state_reason(error)  # Dynamo's own words name fake tensors whatever failed
     if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):
         what = f"the values of a tensor of the device ({error.func})"
+    elif not _is_raised_by_torch(error):
+        return ""  # an error of the script's own, with a tensor in its text
     elif "data pointer" in text or "FakeTensor" in text or "fake tensor" in text.lower():
         what = f"the memory of a tensor of the device ({text})"
     else:
@@ -174,6 +176,14 @@ def _is_lacking_values(error: BaseException) -> str:
         f"needs {what}, and nobody has them without one: leave that line out (an option of the "
         "script), or run it with --device cuda"
     )
+
+
+def _is_raised_by_torch(error: BaseException) -> bool:
+    """Return whether torch raised an error: its Python, or its C++ where the user's code called
+    that."""
+    frames = traceback.extract_tb(error.__traceback__)
+    of_cpp = isinstance(error, RuntimeError | TypeError | BufferError)
+    return of_cpp or not frames or not is_users(frames[-1])
 
 
 def _is_asking_device(error: BaseException) -> str:

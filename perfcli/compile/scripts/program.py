@@ -16,23 +16,25 @@ from perfcli.model import ScriptCommand
 def load_program(script: ScriptCommand) -> Callable[[], None]:
     """Return what runs the script; from now on it is ``__main__``.
 
-    Raises PerfcliError where there is no such file or module, UserCodeFailed for a syntax error.
+    Raises PerfcliError where there is no such file or module, UserCodeFailed for a syntax error,
+    and what the packages of a module raise, which are imported to find it.
     """
     module = ModuleType("__main__")
+    sys.modules["__main__"] = module
     if script.module:
+        sys.argv = ["-m", *script.arguments]
+        sys.path.insert(0, str(Path.cwd()))
         code, file, spec = _find_module(script.path)
-        folder = str(Path.cwd())
         module.__spec__, module.__package__, module.__loader__ = spec, spec.parent, spec.loader
     else:
         path = Path(script.path)
         if not path.is_file():
             raise PerfcliError(f"there is no file {script.path}: expected path/to/script.py")
-        file, folder = script.path, str(path.resolve().parent)
+        file = script.path
         code = _compile_text(path.read_bytes(), file)
+        sys.path.insert(0, str(path.resolve().parent))
     vars(module).update(__file__=file, __builtins__=__builtins__)
     sys.argv = [file, *script.arguments]
-    sys.path.insert(0, folder)
-    sys.modules["__main__"] = module
 
     def run() -> None:
         exec(code, vars(module))
@@ -51,21 +53,27 @@ def _compile_text(text: bytes, file: str) -> CodeType:
 
 
 def _find_module(name: str) -> tuple[CodeType, str, Any]:
-    """Return code, file and spec of a module, or of a package's ``__main__``."""
-    sys.path.insert(0, str(Path.cwd()))
+    """Return code, file and spec of a module, or of a package's ``__main__``. Its packages are
+    imported for that."""
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
-    except (ImportError, ValueError) as error:
+        loader: Any = spec.loader if spec is not None else None
+        if spec is None or not hasattr(loader, "get_code"):
+            raise PerfcliError(
+                f"-m {name}: there is no such module, or a package without __main__.py"
+            )
+        return loader.get_code(spec.name), spec.origin or name, spec
+    except ModuleNotFoundError as error:
+        if not _is_part(error.name, name):
+            raise  # a package of its own is there, and imports what is not
         raise PerfcliError(f"-m {name}: there is no such module ({error})") from error
-    finally:
-        del sys.path[0]
-    if spec is None or not hasattr(spec.loader, "get_code"):
-        raise PerfcliError(f"-m {name}: there is no such module, or a package without __main__.py")
-    loader: Any = spec.loader
-    try:
-        code = loader.get_code(spec.name)
     except SyntaxError as error:
-        raise UserCodeFailed(f"{spec.origin}:{error.lineno} is no Python: {error.msg}") from error
-    return code, spec.origin or name, spec
+        place = f"{error.filename}:{error.lineno}"
+        raise UserCodeFailed(f"{place} is no Python: {error.msg}") from error
+
+
+def _is_part(part: str | None, name: str) -> bool:
+    """Return whether ``part`` is the module ``name``, its ``__main__``, or one of its packages."""
+    return bool(part) and f"{name}.__main__.".startswith(f"{part}.")

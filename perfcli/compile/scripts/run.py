@@ -119,7 +119,6 @@ def _run(request: CompileRequest, capture: Capture) -> RanScript:
     counter = StepCounter(capture, script.steps)
     calls = CompileCalls(counter.enter)
     capture.on_graph = calls.add_graph
-    run = load_program(script)
     notes: list[str] = []
     with (
         watch_compile(calls),
@@ -128,7 +127,8 @@ def _run(request: CompileRequest, capture: Capture) -> RanScript:
         keep_output() as printed,
     ):
         try:
-            run()
+            # With -m, to find the module imports its packages: that is the script, too.
+            load_program(script)()
         except ScriptEnded:
             pass
         except BaseException as error:

@@ -29,8 +29,9 @@ def run_script(warm_process: WarmProcess, tmp_path: Path) -> RunScript:
         steps: int = 2,
         options: dict[str, Any] | None = None,
         world: int = 1,
+        module: bool = False,
     ) -> Run:
-        path = SCRIPTS / script
+        path = Path(script) if module else SCRIPTS / script
         if "\n" in script:
             path = tmp_path / "script.py"
             path.write_text(script)
@@ -44,7 +45,7 @@ def run_script(warm_process: WarmProcess, tmp_path: Path) -> RunScript:
             jobs=2,
             cache_dir=str(environment.cache_dir()),
             folder=str(tmp_path),
-            script=ScriptCommand(str(path), arguments=arguments, steps=steps),
+            script=ScriptCommand(str(path), module, arguments, steps),
             world=world,
         )
         return warm_process.compile(request).run
@@ -88,6 +89,30 @@ def test_settings_of_each_call(run_script: RunScript) -> None:
     assert names == ["inference 0", "inference 1", "inference 1", "inference 1"]
 
 
+# Their own words, huggingface_hub 1.33 and transformers 5.17, of which none is needed for this.
+OF_TRANSFORMERS = (
+    "We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in "
+    "the cached files.\nCheck your internet connection or see how to run the library in offline "
+    "mode at 'https://huggingface.co/docs/transformers/installation#offline-mode'."
+)
+OF_HUB = (
+    "An error happened while trying to locate the file on the Hub and we cannot find the requested "
+    "files in the local cache. Please check your connection and try again or make sure your "
+    "Internet connection is on."
+)
+OF_FLASH_ATTENTION = (
+    "FlashAttention2 has been toggled on, but it cannot be used due to the following error: the "
+    "package flash_attn seems to be not installed. Please refer to the documentation of https://"
+    "huggingface.co/docs/transformers/perf_infer_gpu_one#flashattention-2 to install Flash "
+    "Attention 2."
+)
+CHECKPOINTED = """\
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+net = checkpoint_wrapper(torch.nn.Linear(4, 4))
+net(torch.randn(2, 5))
+"""
 BEGIN = "import torch\nf = torch.compile(torch.nn.functional.gelu)\n"
 
 
@@ -123,11 +148,22 @@ BEGIN = "import torch\nf = torch.compile(torch.nn.functional.gelu)\n"
             "import torch.distributed as d\n\nd.init_process_group('nccl')\n",
             "script.py:3 joins other processes",
         ),
+        (f"\nraise OSError({OF_TRANSFORMERS!r})\n", "script.py:2 asks a hub or another host"),
         (
-            "from urllib.error import URLError\n\n"
-            "raise OSError(\"We couldn't connect to 'https://huggingface.co'\")\n",
-            "script.py:3 asks a hub or another host",
+            "class LocalEntryNotFoundError(FileNotFoundError):\n"
+            f"    __module__ = 'huggingface_hub.errors'\n\n\n"
+            f"raise LocalEntryNotFoundError({OF_HUB!r})\n",
+            "script.py:5 asks a hub or another host for something (An error happened while",
         ),
+        (
+            f"\nraise ImportError({OF_FLASH_ATTENTION!r})\n",
+            "script.py:2 failed: ImportError: FlashAttention2 has been toggled on",
+        ),
+        (
+            "import io\nimport pickle\n\npickle.load(io.BytesIO(b''))\n",
+            "script.py:4 failed: EOFError: Ran out of input",
+        ),
+        (CHECKPOINTED, "script.py:5 failed: RuntimeError: "),
         (
             "import argparse\np = argparse.ArgumentParser()\n"
             "p.add_argument('--lr', required=True)\np.parse_args()\n",
@@ -141,7 +177,7 @@ BEGIN = "import torch\nf = torch.compile(torch.nn.functional.gelu)\n"
         (
             "import torch\nx = torch.ones(600000, device='cuda')\n"
             "x.data_ptr()\nraise ValueError(x)\n",
-            "script.py:",
+            "script.py:4 failed: ValueError: FakeTensor(...",
         ),
     ],
 )
@@ -152,6 +188,47 @@ def test_what_cannot_be_run(run_script: RunScript, text: str, said: str) -> None
     assert caught.value.exit_code == 2
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+COUNTING = """\
+import torch
+from package import f
+
+for n in range(200):
+    f(torch.ones(8, device="cuda"))
+"""
+
+
+def test_a_module_whose_package_compiles(run_script: RunScript, tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "import torch\n\n\n@torch.compile\ndef f(x):\n    return x + 1\n"
+    )
+    (package / "count.py").write_text(COUNTING)
+    run = run_script("package.count", module=True)
+    assert [(call.name, call.place) for call in run.compiled] == [("f", "package/__init__.py:4")]
+    assert len(run.launches) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import sys\n\nsys.exit(3)\n", "ended with exit code 3 before it compiled anything"),
+        ("import nowhere\n", "package/__init__.py:1 imports nowhere, which is not installed"),
+        ("import package.nowhere\n", "package/__init__.py:1 imports package.nowhere, which is"),
+        ("x = (\n", "package/__init__.py:1 is no Python"),
+        ("", "-m package.absent: there is no such module, or a package without __main__.py"),
+    ],
+)
+def test_a_module_whose_package_fails(
+    run_script: RunScript, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text(text)
+    with pytest.raises(PerfcliError) as caught:
+        run_script("package.absent", module=True)
+    assert said in str(caught.value)
 
 
 def test_what_it_printed_is_shown(run_script: RunScript) -> None:
