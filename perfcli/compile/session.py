@@ -47,7 +47,7 @@ from perfcli.model import (
 )
 
 
-def _user_sources() -> dict[str, str]:
+def list_user_sources() -> dict[str, str]:
     """Return path and SHA-256 of every imported file outside the standard library, installed
     packages and perfcli itself."""
     folders = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
@@ -413,7 +413,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         notes=tuple(session.notes),
         settings=settings.settings(),
         counters=settings.counters(),
-        sources=_user_sources() | (session.opened.list_sources() if session.opened else {}),
+        sources=list_user_sources() | (session.opened.list_sources() if session.opened else {}),
         recompilations=session.recompilations,
         compile_work=session.work,
         graph_obstacles=capture.list_obstacles(),

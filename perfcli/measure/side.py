@@ -97,6 +97,7 @@ class MeasuredSide:
         return found
 
     def _known(self, check: OutputCheck | None) -> Prepared:
+        from perfcli.compile.session import list_user_sources
         from perfcli.measure import clocks, machine, memory
         from perfcli.measure.heap import why_unmovable
         from perfcli.measure.layout import Layout
@@ -104,6 +105,7 @@ class MeasuredSide:
         from perfcli.measure.sampler import sampler
 
         request, step = self.request, self._step
+        sources = tuple(list_user_sources())
         used = memory.measure_memory(step)
         bandwidth = clocks.copy_bandwidth(self._device)
         # Last of these: a graph keeps memory of its own.
@@ -134,6 +136,7 @@ class MeasuredSide:
             check=check,
             copy_bandwidth=bandwidth,
             notes=tuple(filter(None, (*step.built.notes, graph, fixed, *self._profiler.notes))),
+            sources=sources,
         )
 
     def _timed(self, count: int) -> Turn:

@@ -147,6 +147,8 @@ class Prepared:
     copy_bandwidth: float | None = None
     """Bytes per second of a large copy on this device, read and written."""
     notes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The user's own files that it imported; empty where it is stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,20 @@ from perfcli.loading import registry
 from perfcli.machine import noise_floors
 from perfcli.machine.environment import cache_dir
 from perfcli.machine.scratch import make_scratch
-from perfcli.model import Comparison, Measurement, MeasureRequest, Prepared, Round, SideName
+from perfcli.model import (
+    Ask,
+    Comparison,
+    Measurement,
+    MeasureRequest,
+    Prepared,
+    Round,
+    SideName,
+    Turn,
+)
 from perfcli.names import public
 from perfcli.storing import store, timings
-from perfcli.worker.live import LiveWorker, Starter
-from perfcli.worker.roles import Phase, Progress, StartWorker
+from perfcli.worker.live import Starter
+from perfcli.worker.roles import MeasuringWorker, Phase, Progress, StartWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting
@@ -111,15 +120,41 @@ class Bench:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def open_bench(
-    setting: Setting, jobs: Sequence[Job], timeout: float | None, imported: Sequence[str] = ()
-) -> Bench:
+class _OwnFiles:
+    """Answers as the worker of a request: where that imports the user's checkout instead of the
+    revision that is measured, it is started once more, with folders where Python looks first."""
+
+    def __init__(
+        self,
+        request: MeasureRequest,
+        start: Callable[[MeasureRequest], MeasuringWorker],
+        worktrees: Worktrees,
+    ) -> None:
+        self._request, self._start, self._worktrees = request, start, worktrees
+        self._placed = replace(request, compile=worktrees.place(request.compile))
+        self._worker = start(self._placed)
+
+    def prepare(self) -> Prepared:
+        asked = self._request.compile
+        prepared = self._worker.prepare()
+        while again := self._worktrees.place_again(asked, self._placed.compile, prepared.sources):
+            self._worker.close()
+            self._placed = replace(self._request, compile=again)
+            self._worker = self._start(self._placed)
+            prepared = self._worker.prepare()
+        return replace(prepared, sources=())
+
+    def turn(self, ask: Ask) -> Turn:
+        return self._worker.turn(ask)
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> Bench:
     """Start real workers, or those that make things up. Sides of one torch and triton share caches:
     identical kernels are compiled, and tuned, once. Those of the CPU stay, found by content; what
     was tuned on a GPU does not.
-
-    ``imported`` are the files that were imported when the sides were compiled: at a revision,
-    Python looks for their packages in it first.
     """
     if setting.fake is not None:
         made_up = FakeStarter(setting.fake)
@@ -130,11 +165,11 @@ def open_bench(
     names: dict[SideName, str] = {"base": base, "head": head}
     worktrees = Worktrees()
 
-    def start(request: MeasureRequest, told: Callable[[Phase], None]) -> LiveWorker:
+    def start(request: MeasureRequest, told: Callable[[Phase], None]) -> MeasuringWorker:
         caches = folder / names[request.side]
         caches.mkdir(parents=True, exist_ok=True)
-        placed = replace(request, compile=worktrees.place(request.compile, imported))
-        return Starter(caches, timeout)(placed, told)
+        starter = Starter(caches, timeout)
+        return _OwnFiles(request, lambda placed: starter(placed, told), worktrees)
 
     return Bench(start, folder=None if stays else folder, worktrees=worktrees)
 
@@ -157,8 +192,7 @@ def measure(
     names = [*(job.request.variant.name for job in jobs), "both"]
     plan = setting.plan(jobs)
     opening = begin(plan, head.scenario, base.id, head.id)
-    imported = [*base.sources, *head.sources]
-    place = open_bench(setting, jobs, context.timeout, imported)
+    place = open_bench(setting, jobs, context.timeout)
     try:
         with Reporter(names, context.notes) as progress:
             watch = Watch(opening, progress, context.notes)

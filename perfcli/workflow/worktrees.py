@@ -4,7 +4,7 @@ checked out once, and what is made of it says nothing of the folder that it was 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -106,8 +106,9 @@ class Worktrees:
 
             with self._hidden():
                 bundle = next(made)
-                if self._look_elsewhere(request, bundle.run):
-                    (bundle,) = executor.compile([self.place(request)], tell)
+                while again := self.place_again(request, placed[number], bundle.run.sources):
+                    placed[number] = again
+                    (bundle,) = executor.compile([again], tell)
                 bundle = self._give_back(bundle, request)
             yield bundle
 
@@ -115,9 +116,8 @@ class Worktrees:
         """Return a generator that does for each variant what ``compile`` does."""
         return _PlacedGenerator(generator, self)
 
-    def place(self, request: CompileRequest, imported: Sequence[str] = ()) -> CompileRequest:
-        """Return the request for the files of the revision that it names, where it names one. The
-        packages of ``imported``, files of the user's checkout, are looked for in it first."""
+    def place(self, request: CompileRequest) -> CompileRequest:
+        """Return the request for the files of the revision that it names, where it names one."""
         reference = parse_reference(request.scenario)
         if not reference.revision:
             return request
@@ -133,28 +133,33 @@ class Worktrees:
             folder=str(revision.working_folder(Path.cwd()) or ""),
         )
         folders = self._import_folders.get(revision.folder)
-        if folders is None:
-            folders = revision.import_folders(revision.foreign(imported))
         return look_in(request, folders) if folders else request
 
-    def _look_elsewhere(self, request: CompileRequest, run: Run) -> bool:
-        """Return whether a run of the request imported the user's checkout; from now on, its
-        revision's requests look into the worktree first."""
+    def place_again(
+        self, request: CompileRequest, placed: CompileRequest, sources: Iterable[str]
+    ) -> CompileRequest | None:
+        """Return the request with the folders in which Python has to look first, where a worker
+        that was asked for ``placed`` imported files of the user's checkout; None where all files
+        are the revision's. Raises PerfcliError where it had these folders already."""
         revision = self._of.get(request.scenario)
-        foreign = revision.foreign(run.sources) if revision else []
-        if revision and foreign and revision.folder not in self._import_folders:
-            self._import_folders[revision.folder] = revision.import_folders(foreign)
-            return True
-        return False
+        foreign = revision.foreign(sources) if revision else []
+        if not revision or not foreign:
+            return None
+        folders = self._import_folders.setdefault(revision.folder, [])
+        folders += [each for each in revision.import_folders(foreign) if each not in folders]
+        again = self.place(request)
+        if again == placed:
+            raise PerfcliError(
+                f"{request.scenario} imports {foreign[0]}, which is the one of your checkout: give "
+                "an interpreter in which that is not installed (--python)"
+            )
+        return again
 
     def _give_back(self, bundle: Bundle, request: CompileRequest) -> Bundle:
         """Return the bundle as if its revision, where it has one, lay where the user's checkout
-        does. Raises PerfcliError where it is none of the revision."""
+        does."""
         revision = self._of.get(request.scenario)
-        if revision is None:
-            return bundle
-        _check_own(bundle.run, request, revision)
-        return _give_back(bundle, request, revision)
+        return bundle if revision is None else _give_back(bundle, request, revision)
 
     def _check_out(self, reference: Reference) -> Revision:
         folder = _find_folder(reference)
@@ -202,7 +207,7 @@ class _PlacedGenerator:
                     request = requests[number]
                     if isinstance(made, PerfcliError):
                         yield number, worktrees._hide(made)
-                    elif worktrees._look_elsewhere(request, made.bundle.run):
+                    elif worktrees.place_again(request, placed[place], made.bundle.run.sources):
                         again = True
                         break
                     else:
@@ -220,14 +225,6 @@ class _PlacedGenerator:
 
     def close(self) -> None:
         self._generator.close()
-
-
-def _check_own(run: Run, request: CompileRequest, revision: Revision) -> None:
-    if foreign := revision.foreign(run.sources):
-        raise PerfcliError(
-            f"{request.scenario} imports {foreign[0]}, which is the one of your checkout: give an "
-            "interpreter in which that is not installed (--python)"
-        )
 
 
 def _give_back(bundle: Bundle, request: CompileRequest, revision: Revision) -> Bundle:

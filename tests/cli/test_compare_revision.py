@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import handmade_record
 import pytest
 
+from perfcli.errors import PerfcliError
 from perfcli.fake.executor import FakeExecutor, FakeGenerator, fake_interpreter
-from perfcli.model import Bundle, CompileRequest, Generated
+from perfcli.model import Bundle, CompileRequest, Generated, MeasureRequest, Prepared
 from perfcli.storing import store
 from perfcli.workflow.request import Question, Side, make_jobs
 from perfcli.workflow.setting import MeasuringOptions, Setting
@@ -273,20 +275,86 @@ def test_a_check_is_of_no_revision(perfcli: Any, revisions: tuple[str, str]) -> 
     assert "leave out @HEAD (perfcli gate --base-rev HEAD compares with it)" in result.complaint
 
 
-def test_what_is_measured_imports_packages_of_its_revision_first(
-    revisions: tuple[str, str],
-) -> None:
-    """A project that was installed from the user's checkout (``pip install -e``) would otherwise be
-    measured as it is there."""
-    package = Path("src/net")
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    imported = [str(package.absolute() / "__init__.py"), "/usr/lib/python3/torch.py"]
-    (job,) = make_jobs(Question("model.py:block@HEAD~1", target="h100"), [Side()], fake_interpreter)
+class Installed(FakeExecutor):
+    """Imports the checkout's file, as what is installed from there (``pip install -e``) does, until
+    Python looks elsewhere first."""
+
+    def compile(
+        self, requests: Sequence[CompileRequest], progress: Callable[..., None]
+    ) -> Iterator[Bundle]:
+        for request, made in zip(requests, super().compile(requests, progress), strict=True):
+            yield replace(made, run=replace(made.run, sources=dict.fromkeys(imports(request), "0")))
+
+
+def imports(request: CompileRequest) -> list[str]:
+    path = request.variant.env.get("PYTHONPATH", "").split(os.pathsep)[0]
+    return [str(Path(path or ".").resolve() / "model.py")]
+
+
+def test_two_variants_of_an_installed_project_at_one_revision(revisions: tuple[str, str]) -> None:
+    """Both are placed before either of them is compiled."""
+    question = Question("model.py:block@HEAD~1", target="h100")
+    sides = [Side(), Side(("split_reductions=false",))]
+    requests = [job.request for job in make_jobs(question, sides, fake_interpreter)]
     with Worktrees() as worktrees:
-        placed = worktrees.place(job.request, imported)
-        folder = Path(placed.folder)
-        assert folder != Path.cwd()
-        first = placed.variant.env["PYTHONPATH"].split(os.pathsep)[0]
-        assert first == str(folder / "src")
-        assert "PYTHONPATH" not in worktrees.place(job.request).variant.env
+        made = list(worktrees.compile(Installed("1"), requests, lambda _: None))
+    assert [dict(each.run.sources) for each in made] == [{}, {}]
+    assert [each.run.variant for each in made] == [request.variant for request in requests]
+
+
+class Measuring:
+    """Stands for a measuring worker, which imports as ``Installed`` does."""
+
+    def __init__(self, request: MeasureRequest, stubborn: bool) -> None:
+        self.request, self.stubborn, self.closed = request, stubborn, False
+
+    def prepare(self) -> Prepared:
+        here = [str(Path("model.py").resolve())]
+        own = here if self.stubborn else imports(self.request.compile)
+        return replace(handmade_record.prepared("base"), sources=(*own, "/usr/lib/torch.py"))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_what_is_measured_is_the_revisions_own(
+    perfcli: Any,
+    revisions: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    stubborn: bool,
+) -> None:
+    """Nothing but the worker says what it imported: the run that it was compiled to may be one of
+    a day ago."""
+    from perfcli.workflow import bench
+
+    started: list[Measuring] = []
+
+    def start(request: MeasureRequest, _: Any) -> Measuring:
+        started.append(Measuring(request, stubborn))
+        return started[-1]
+
+    monkeypatch.setattr(bench, "Starter", lambda *_: start)
+    monkeypatch.setenv("PERFCLI_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    question = Question("model.py:block@HEAD~1", device="cpu")
+    (job,) = make_jobs(question, [Side()], fake_interpreter)
+    setting = Setting(MeasuringOptions(), "cpu", 1.0, 1, 0, (0,), None)
+    place = bench.open_bench(setting, [job, job], None)
+    worker = place.start(setting.plan([job, job]).base, lambda phase: None)
+    try:
+        if stubborn:
+            with pytest.raises(
+                PerfcliError, match=r"imports .*/model\.py, which is the one of your"
+            ):
+                worker.prepare()
+        else:
+            assert worker.prepare().sources == ()
+    finally:
+        worker.close()
+        place.close()
+    assert [each.closed for each in started] == [True, True]
+    first, second = (each.request.compile for each in started)
+    assert "PYTHONPATH" not in first.variant.env
+    assert second.variant.env["PYTHONPATH"] == second.folder != str(Path.cwd())
