@@ -13,12 +13,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace as change
+from dataclasses import replace
 from typing import Any
 
 from perfcli.compile.capture.operator_calls import count_ranks
 from perfcli.compile.ranks.eager import EagerCollectives, describe
-from perfcli.compile.stand_in.device import replace
+from perfcli.compile.stand_in.device import replace_attribute
 from perfcli.errors import UserCodeFailed
 from perfcli.model import Buffer
 
@@ -56,18 +56,20 @@ def install(collectives: EagerCollectives, builds: bool) -> None:
 
     if builds:
         _build_anywhere(wrapper)
-    replace(wrapper, "_ddp_init_helper", begin_with_owner)
-    replace(wrapper, "_distributed_broadcast_coalesced", send_buffers)
-    replace(distributed, "_verify_param_shape_across_processes", lambda *_, **__: None)
-    replace(distributed, "_sync_module_states", lambda *_, **__: None)
+    replace_attribute(wrapper, "_ddp_init_helper", begin_with_owner)
+    replace_attribute(wrapper, "_distributed_broadcast_coalesced", send_buffers)
+    replace_attribute(distributed, "_verify_param_shape_across_processes", lambda *_, **__: None)
+    replace_attribute(distributed, "_sync_module_states", lambda *_, **__: None)
     for kind in (_Reducer, _Logger):
         for name, value in list(vars(kind).items()):
             if callable(value) and not name.startswith("__"):
                 setattr(kind, name, _hide(torch)(value))
-    replace(dist, "Reducer", lambda *args: _Reducer(collectives, *args))
-    replace(dist, "Logger", lambda *_: _Logger())
-    replace(dist, "_register_comm_hook", add_hook)
-    replace(dist, "_register_builtin_comm_hook", lambda reducer, kind: reducer.set_hook(str(kind)))
+    replace_attribute(dist, "Reducer", lambda *args: _Reducer(collectives, *args))
+    replace_attribute(dist, "Logger", lambda *_: _Logger())
+    replace_attribute(dist, "_register_comm_hook", add_hook)
+    replace_attribute(
+        dist, "_register_builtin_comm_hook", lambda reducer, kind: reducer.set_hook(str(kind))
+    )
 
 
 def _split_without_modes(wrapper: Any) -> None:
@@ -84,7 +86,7 @@ def _split_without_modes(wrapper: Any) -> None:
         with _disable_current_modes():
             return compile_frame(self, *args, **kwargs)
 
-    replace(convert_frame.CatchErrorsWrapper, "__call__", compile_without)
+    replace_attribute(convert_frame.CatchErrorsWrapper, "__call__", compile_without)
 
 
 def _build_anywhere(wrapper: Any) -> None:
@@ -292,12 +294,12 @@ def _join(parts: Sequence[Buffer]) -> Buffer:
     """Return the buffer that tensors of one dtype are copied into."""
     elements = sum(math.prod(part.shape) for part in parts)
     moved = sum(part.bytes for part in parts)
-    return change(parts[0], shape=(elements,), stride=(1,), bytes=moved)
+    return replace(parts[0], shape=(elements,), stride=(1,), bytes=moved)
 
 
 def _convert(buffer: Buffer, bytes_each: int) -> Buffer:
     elements = math.prod(buffer.shape)
-    return change(buffer, bytes=elements * bytes_each) if bytes_each else buffer
+    return replace(buffer, bytes=elements * bytes_each) if bytes_each else buffer
 
 
 def _name(owner: Any) -> dict[str, str]:

@@ -57,7 +57,9 @@ class EagerCollectives:
                 table[operator] = self._hear(mode, table.get(operator))
         listen_to_streams(self.count_calls, self.wait)
         for name in ("unshard", "post_backward"):
-            device.replace(FSDPParamGroup, name, self._name_owner(getattr(FSDPParamGroup, name)))
+            device.replace_attribute(
+                FSDPParamGroup, name, self._name_owner(getattr(FSDPParamGroup, name))
+            )
 
     def add(
         self,

@@ -17,7 +17,7 @@ from typing import Any
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.ranks import data_parallel
 from perfcli.compile.ranks.eager import EagerCollectives
-from perfcli.compile.stand_in.device import replace
+from perfcli.compile.stand_in.device import replace_attribute
 from perfcli.errors import UserCodeFailed
 from perfcli.model import RANKS_PER_MACHINE
 
@@ -41,11 +41,11 @@ def install(world: int, begins: bool, mode: Any, capture: Capture) -> None:
 
     if world > 1:
         os.environ |= describe_rank(world)
-        replace(torch.cuda, "device_count", lambda: min(world, RANKS_PER_MACHINE))
+        replace_attribute(torch.cuda, "device_count", lambda: min(world, RANKS_PER_MACHINE))
     c10d = dist.distributed_c10d
     group = _Group(world, c10d.init_process_group, fake_pg.FakeStore)
     _replace_everywhere("init_process_group", group.begin)
-    replace(c10d, "_new_process_group_helper", _make_fake(c10d._new_process_group_helper))
+    replace_attribute(c10d, "_new_process_group_helper", _make_fake(c10d._new_process_group_helper))
     for name in ("is_nccl_available", "is_gloo_available"):
         _replace_everywhere(name, lambda: True)
     _answer_objects(dist)
@@ -146,7 +146,7 @@ def _replace_everywhere(name: str, value: Any, owner: Any = None) -> None:
 
     owner = owner or dist.distributed_c10d
     original = getattr(owner, name)
-    replace(owner, name, value)
+    replace_attribute(owner, name, value)
     for module, loaded in list(sys.modules.items()):
         if module.startswith("torch.") and vars(loaded).get(name) is original:
             setattr(loaded, name, value)

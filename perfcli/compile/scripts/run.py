@@ -23,7 +23,7 @@ from perfcli.compile.scripts.known_values import KnownValues
 from perfcli.compile.scripts.program import load_program
 from perfcli.compile.scripts.steps import ScriptEnded, StepCounter, watch_optimizers
 from perfcli.compile.scripts.surroundings import stand_in
-from perfcli.compile.stand_in.device import replacing
+from perfcli.compile.stand_in.device import replace_for_block
 from perfcli.loading.printed import keep_output
 from perfcli.model import CompiledCall, CompileRequest, Scenario, Workload
 
@@ -92,8 +92,8 @@ def _leave_hooks_eager() -> Iterator[None]:
 
     run = torch._dynamo.disable(torch.autograd.graph._engine_run_backward)
     with (
-        replacing(torch.autograd.graph, "_engine_run_backward", run),
-        replacing(torch.autograd, "_engine_run_backward", run),
+        replace_for_block(torch.autograd.graph, "_engine_run_backward", run),
+        replace_for_block(torch.autograd, "_engine_run_backward", run),
     ):
         yield
 

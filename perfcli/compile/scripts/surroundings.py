@@ -13,7 +13,7 @@ from typing import Any
 from perfcli.compile.scripts.calls import find_users_line
 from perfcli.compile.scripts.known_values import KnownValues
 from perfcli.compile.stand_in.decisions import VALUES, Assumptions, assume_value
-from perfcli.compile.stand_in.device import replacing
+from perfcli.compile.stand_in.device import replace_for_block
 from perfcli.errors import UserCodeFailed
 
 SAVED = "files of tensors without values: not written (×{})"
@@ -31,7 +31,7 @@ def stand_in(mode: Any, known: KnownValues) -> Iterator[None]:
     with ExitStack() as stack:
 
         def put(owner: Any, name: str, value: Any) -> None:
-            stack.enter_context(replacing(owner, name, value))
+            stack.enter_context(replace_for_block(owner, name, value))
 
         put(FakeTensor, "numpy", _read_array(known))
         put(FakeTensor, "tolist", _read_list(known))
@@ -165,7 +165,7 @@ def refuse_processes() -> Iterator[None]:
         )
 
     with (
-        replacing(multiprocessing.process.BaseProcess, "start", refuse),
-        replacing(os, "fork", refuse),
+        replace_for_block(multiprocessing.process.BaseProcess, "start", refuse),
+        replace_for_block(os, "fork", refuse),
     ):
         yield

@@ -11,7 +11,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace as with_changes
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from perfcli.compile.capture.definition import Definition, read_module
 from perfcli.compile.capture.operator_calls import read_tensor
 from perfcli.compile.capture.selections import KNOWN, config_of, kind_of, name_of
 from perfcli.compile.stand_in.decisions import Assumptions
-from perfcli.compile.stand_in.device import replace
+from perfcli.compile.stand_in.device import replace_attribute
 from perfcli.facts.operator_work import count_operator_work
 from perfcli.model import (
     Buffer,
@@ -66,20 +66,22 @@ def install(pool: Compiles, target: Target, assumptions: Assumptions) -> None:
         assumptions.counts[SEARCH] += 1
     answers = _Answers(pool, target, assumptions)
     cache = select_algorithm.AlgorithmSelectorCache
-    replace(cache, "benchmark", _or_original(cache.benchmark, answers.time_choices))
-    replace(cache, "lookup", _look_nothing_up)
-    replace(cache, "make_precompile_fn", lambda *_, **__: lambda *_, **__: {})
-    replace(TritonScheduling, "benchmark_codegened_module", _without_self(answers.time_module))
+    replace_attribute(cache, "benchmark", _or_original(cache.benchmark, answers.time_choices))
+    replace_attribute(cache, "lookup", _look_nothing_up)
+    replace_attribute(cache, "make_precompile_fn", lambda *_, **__: lambda *_, **__: {})
+    replace_attribute(
+        TritonScheduling, "benchmark_codegened_module", _without_self(answers.time_module)
+    )
     if hasattr(TritonScheduling, "benchmark_combo_kernel"):
         combination = _without_self(answers.time_combination)
-        replace(TritonScheduling, "benchmark_combo_kernel", combination)
+        replace_attribute(TritonScheduling, "benchmark_combo_kernel", combination)
     swap = ir.MultiTemplateBuffer.swap_as_triton_caller
-    replace(ir.MultiTemplateBuffer, "swap_as_triton_caller", answers.watch_swaps(swap))
-    replace(autotune_process, "get_tuning_process_pool", lambda: None)
+    replace_attribute(ir.MultiTemplateBuffer, "swap_as_triton_caller", answers.watch_swaps(swap))
+    replace_attribute(autotune_process, "get_tuning_process_pool", lambda: None)
     for module in (select_algorithm, scheduler):
         # It differs in when things are timed, in processes of their own, not in what is chosen.
         if hasattr(module, "use_pipelined_autotuning"):
-            replace(module, "use_pipelined_autotuning", lambda: False)
+            replace_attribute(module, "use_pipelined_autotuning", lambda: False)
 
 
 def _without_self(answer: Any) -> Any:
@@ -130,7 +132,7 @@ class _Answers:
                 known = self._judge_template(each, made[id(each)], reads, result, tf32)
             else:
                 known = self._judge_others(each, reads, result, tf32)
-            known = with_changes(known, host_seconds=count_host_seconds(known.kind, self._target))
+            known = replace(known, host_seconds=count_host_seconds(known.kind, self._target))
             each.annotations[KNOWN] = known
             timings[each] = math.inf if known.seconds is None else known.seconds * 1e3
         if all(map(math.isinf, timings.values())):
@@ -152,19 +154,19 @@ class _Answers:
         known = Implementation(name_of(choice), "template", config)
         if made.compiled.error:
             lines = made.compiled.error.strip().splitlines()
-            return with_changes(known, left_out=f"did not compile: {lines[0][:160]}")
+            return replace(known, left_out=f"did not compile: {lines[0][:160]}")
         candidate = best_candidate(made.compiled.candidates)
         if candidate is None:
-            return with_changes(known, left_out="did not compile")
-        known = with_changes(known, candidate=_plain(candidate))
+            return replace(known, left_out="did not compile")
+        known = replace(known, candidate=_plain(candidate))
         if not candidate.blocks_per_sm:
-            return with_changes(known, left_out=_TOO_LARGE)
+            return replace(known, left_out=_TOO_LARGE)
         work = describe_template(_operator_of(choice), reads, result, config, tf32)
         choice.annotations[_WORK] = work
         estimate = work and estimate_template(work, candidate, self._target)
         if not estimate:
-            return with_changes(known, left_out=_NO_ESTIMATE)
-        return with_changes(known, estimate=estimate)
+            return replace(known, left_out=_NO_ESTIMATE)
+        return replace(known, estimate=estimate)
 
     def _judge_others(
         self, choice: Any, reads: Sequence[Buffer], result: Buffer, tf32: bool
@@ -180,8 +182,8 @@ class _Answers:
             )
             estimate = _add(estimate, estimate_bytes(summed, self._target))
         if estimate is None:
-            return with_changes(known, left_out=_NO_ESTIMATE)
-        return with_changes(known, estimate=estimate)
+            return replace(known, left_out=_NO_ESTIMATE)
+        return replace(known, estimate=estimate)
 
     # --- fusions ------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class _Answers:
         work: TemplateWork | None = choice.annotations.get(_WORK)
         if work is None:
             return None
-        fused = with_changes(work, moved=max(moved, work.moved / 2))
+        fused = replace(work, moved=max(moved, work.moved / 2))
         estimate = estimate_template(fused, candidate, self._target)
         selecting = getattr(buffer, "_perfcli_selecting", None)
         if selecting is not None and estimate is not None:
@@ -269,7 +271,7 @@ class _Result:
 def _plain(candidate: Candidate) -> Candidate:
     """Return a candidate without texts: those of the one that is chosen are kept with its
     kernel."""
-    return with_changes(candidate, ttgir=None, ptx=None, sass=None, lines={})
+    return replace(candidate, ttgir=None, ptx=None, sass=None, lines={})
 
 
 def _may_use_tf32(reads: Sequence[Buffer]) -> bool:
@@ -300,11 +302,11 @@ def _work_of(
     splits = _splits(name)
     if splits:
         operator, reads = "bmm", _split(reads, splits)
-        result = with_changes(result, shape=(splits, *result.shape), stride=(0, *result.stride))
+        result = replace(result, shape=(splits, *result.shape), stride=(0, *result.stride))
     if operator == "addmm" and reads and 0 in reads[0].stride:
         size = reads[0].bytes // max(1, math.prod(reads[0].shape))
         n = result.shape[-1]
-        bias = with_changes(reads[0], shape=(n,), stride=(1,), bytes=n * size)
+        bias = replace(reads[0], shape=(n,), stride=(1,), bytes=n * size)
         reads = [bias, *reads[1:]]
     if operator == "convolution":
         reads, arguments = reads[:2], {**_CONVOLUTION, **arguments}
@@ -332,17 +334,15 @@ def _split(reads: Sequence[Buffer], splits: int) -> list[Buffer]:
     (m, k), n = left.shape, right.shape[-1]
     part = k // splits
     return [
-        with_changes(left, shape=(splits, m, part), stride=(part * left.stride[1], *left.stride)),
-        with_changes(
-            right, shape=(splits, part, n), stride=(part * right.stride[0], *right.stride)
-        ),
+        replace(left, shape=(splits, m, part), stride=(part * left.stride[1], *left.stride)),
+        replace(right, shape=(splits, part, n), stride=(part * right.stride[0], *right.stride)),
     ]
 
 
 def _add(one: TimeEstimate, other: TimeEstimate | None) -> TimeEstimate:
     if other is None:
         return one
-    return with_changes(
+    return replace(
         one,
         seconds=one.seconds + other.seconds,
         low=one.low + other.low,

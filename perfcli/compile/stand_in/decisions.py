@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from typing import Any
 
-from perfcli.compile.stand_in.device import replace
+from perfcli.compile.stand_in.device import replace_attribute
 from perfcli.model import Target
 from perfcli.predict.padding import PaddedMatrix, PaddingForecast, predict_padding
 
@@ -83,7 +83,7 @@ def _assume_padding(assumptions: Assumptions, target: Target | None) -> None:
             assumptions.counts[SHORT if forecast.is_short else PADDED] += 1
             return forecast.pays
 
-    replace(pad_mm, "_should_pad", should_pad)
+    replace_attribute(pad_mm, "_should_pad", should_pad)
 
 
 def _estimate_padding(target: Target | None, args: Any, kwargs: Any) -> PaddingForecast | None:
@@ -155,7 +155,7 @@ def _assume_split_sizes(assumptions: Assumptions) -> None:
         assumptions.counts[SPLITS] += 1
         return begin
 
-    replace(CoordescTuner, "autotune_single_field", staticmethod(keep))
+    replace_attribute(CoordescTuner, "autotune_single_field", staticmethod(keep))
 
 
 def _assume_values(assumptions: Assumptions, mode: Any) -> None:

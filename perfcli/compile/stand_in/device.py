@@ -17,7 +17,7 @@ from perfcli.errors import CompileFailed
 from perfcli.model import Target
 
 
-def replace(owner: Any, name: str, value: Any) -> None:
+def replace_attribute(owner: Any, name: str, value: Any) -> None:
     """Set ``owner.name``; raise ``CompileFailed`` with the name where this torch has none."""
     if not hasattr(owner, name):
         import torch
@@ -53,7 +53,7 @@ def _device_properties(target: Target) -> SimpleNamespace:
 
 
 @contextmanager
-def replacing(owner: Any, name: str, value: Any) -> Iterator[None]:
+def replace_for_block(owner: Any, name: str, value: Any) -> Iterator[None]:
     """Give an object another attribute while the block runs."""
     missing = object()
     before = vars(owner).get(name, missing)
@@ -83,33 +83,35 @@ def _replace_cuda_module(target: Target, properties: SimpleNamespace) -> None:
     import torch
     from torch import cuda
 
-    replace(cuda, "_lazy_init", lambda: None)
-    replace(cuda, "is_available", lambda: True)
-    replace(cuda, "is_initialized", lambda: True)
-    replace(cuda, "is_bf16_supported", lambda *_, **__: target.capability >= (8, 0))
-    replace(cuda, "is_tf32_supported", lambda *_, **__: target.capability >= (8, 0))
-    replace(cuda, "device_count", lambda: 1)
-    replace(cuda, "current_device", lambda: 0)
-    replace(cuda, "set_device", lambda *_: None)
-    replace(cuda, "_exchange_device", lambda *_: 0)
-    replace(cuda, "_maybe_exchange_device", lambda *_: 0)
-    replace(cuda, "synchronize", lambda *_: None)
-    replace(cuda, "is_current_stream_capturing", lambda: False)
-    replace(torch.cuda.graphs, "is_current_stream_capturing", lambda: False)
-    replace(cuda, "empty_cache", lambda: None)
-    replace(cuda, "get_device_name", lambda *_: target.description)
-    replace(cuda, "get_device_properties", lambda *_: properties)
-    replace(cuda, "get_device_capability", lambda *_: target.capability)
-    replace(cuda, "get_arch_list", lambda: [target.arch])
-    replace(cuda, "get_rng_state", lambda *_: torch.zeros(16, dtype=torch.uint8, device="cpu"))
-    replace(cuda, "set_rng_state", lambda *_, **__: None)
-    replace(cuda, "memory_allocated", lambda *_: 0)
-    replace(cuda, "max_memory_allocated", lambda *_: 0)
-    replace(cuda, "reset_peak_memory_stats", lambda *_: None)
-    replace(cuda, "manual_seed", lambda *_: None)
-    replace(cuda, "manual_seed_all", lambda *_: None)
+    replace_attribute(cuda, "_lazy_init", lambda: None)
+    replace_attribute(cuda, "is_available", lambda: True)
+    replace_attribute(cuda, "is_initialized", lambda: True)
+    replace_attribute(cuda, "is_bf16_supported", lambda *_, **__: target.capability >= (8, 0))
+    replace_attribute(cuda, "is_tf32_supported", lambda *_, **__: target.capability >= (8, 0))
+    replace_attribute(cuda, "device_count", lambda: 1)
+    replace_attribute(cuda, "current_device", lambda: 0)
+    replace_attribute(cuda, "set_device", lambda *_: None)
+    replace_attribute(cuda, "_exchange_device", lambda *_: 0)
+    replace_attribute(cuda, "_maybe_exchange_device", lambda *_: 0)
+    replace_attribute(cuda, "synchronize", lambda *_: None)
+    replace_attribute(cuda, "is_current_stream_capturing", lambda: False)
+    replace_attribute(torch.cuda.graphs, "is_current_stream_capturing", lambda: False)
+    replace_attribute(cuda, "empty_cache", lambda: None)
+    replace_attribute(cuda, "get_device_name", lambda *_: target.description)
+    replace_attribute(cuda, "get_device_properties", lambda *_: properties)
+    replace_attribute(cuda, "get_device_capability", lambda *_: target.capability)
+    replace_attribute(cuda, "get_arch_list", lambda: [target.arch])
+    replace_attribute(
+        cuda, "get_rng_state", lambda *_: torch.zeros(16, dtype=torch.uint8, device="cpu")
+    )
+    replace_attribute(cuda, "set_rng_state", lambda *_, **__: None)
+    replace_attribute(cuda, "memory_allocated", lambda *_: 0)
+    replace_attribute(cuda, "max_memory_allocated", lambda *_: 0)
+    replace_attribute(cuda, "reset_peak_memory_stats", lambda *_: None)
+    replace_attribute(cuda, "manual_seed", lambda *_: None)
+    replace_attribute(cuda, "manual_seed_all", lambda *_: None)
     # What recomputes a random operator (attention in a checkpointed block) keeps its state.
-    replace(cuda, "default_generators", (_make_generator(),))
+    replace_attribute(cuda, "default_generators", (_make_generator(),))
     if not hasattr(torch._C, "_cuda_getCurrentRawStream"):
         # Kernels that Inductor generates in order to time them import it.
         torch._C._cuda_getCurrentRawStream = lambda _device: 0
@@ -179,7 +181,7 @@ def _replace_device_interface(target: Target, properties: SimpleNamespace) -> No
 def _replace_autocast() -> None:
     import torch.cuda.amp.common
 
-    replace(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+    replace_attribute(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
 
 
 def _replace_availability() -> None:
@@ -190,10 +192,10 @@ def _replace_availability() -> None:
     import torch
     from torch._subclasses import fake_tensor
 
-    replace(fake_tensor.FakeTensorMode, "avoid_device_init", property(lambda _: True))
+    replace_attribute(fake_tensor.FakeTensorMode, "avoid_device_init", property(lambda _: True))
     if hasattr(fake_tensor, "init_gpu_context"):
         fake_tensor.init_gpu_context = lambda *_: None
-    replace(torch._C, "_ensureCUDADeviceGuardSet", lambda: None)
+    replace_attribute(torch._C, "_ensureCUDADeviceGuardSet", lambda: None)
 
 
 def _replace_module_conversion() -> None:
@@ -201,7 +203,7 @@ def _replace_module_conversion() -> None:
     fake tensors refuse; a converted parameter replaces the old one instead (ties stay tied)."""
     from torch import nn
 
-    replace(nn.Module, "_apply", _convert_module)
+    replace_attribute(nn.Module, "_apply", _convert_module)
 
 
 def _convert_module(module: Any, fn: Any, recurse: bool = True) -> Any:
@@ -260,7 +262,7 @@ def install_triton_driver(target: Target) -> None:
         "mem_bus_width": target.memory_bus_bits,
     }
     # Inductor asks nvidia-smi for the highest SM clock, in MHz.
-    replace(triton.testing, "nvsmi", lambda _: [target.clock_khz // 1000])
+    replace_attribute(triton.testing, "nvsmi", lambda _: [target.clock_khz // 1000])
 
     class OfflineDriver:
         utils = SimpleNamespace(get_device_properties=lambda _device: properties)
@@ -288,4 +290,4 @@ def install_triton_driver(target: Target) -> None:
             return True
 
     triton.runtime.driver.set_active(OfflineDriver())
-    replace(triton_helpers, "set_driver_to_gpu", lambda: None)
+    replace_attribute(triton_helpers, "set_driver_to_gpu", lambda: None)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from perfcli.compile.stand_in.device import replace
+from perfcli.compile.stand_in.device import replace_attribute
 
 
 def install() -> None:
@@ -28,15 +28,15 @@ def install() -> None:
     from torch._inductor.graph import GraphLowering
     from torch.fx.experimental import proxy_tensor
 
-    replace(proxy_tensor, "unset_fake_temporarily", _real_on_cpu(proxy_tensor))
+    replace_attribute(proxy_tensor, "unset_fake_temporarily", _real_on_cpu(proxy_tensor))
     folder = joint_graph.UniformValueConstantFolder
-    replace(folder, "__init__", _wrap_on_cpu(folder.__init__))
-    replace(folder, "run", _wrap_on_cpu(folder.run))
-    replace(folder, "add_node_replacement", _fold_known_only(folder.add_node_replacement))
-    replace(GraphLowering, "constant_name", _copy_on_cpu(GraphLowering.constant_name))
+    replace_attribute(folder, "__init__", _wrap_on_cpu(folder.__init__))
+    replace_attribute(folder, "run", _wrap_on_cpu(folder.run))
+    replace_attribute(folder, "add_node_replacement", _fold_known_only(folder.add_node_replacement))
+    replace_attribute(GraphLowering, "constant_name", _copy_on_cpu(GraphLowering.constant_name))
     passes = compile_fx.joint_graph_passes
-    replace(compile_fx, "joint_graph_passes", _make_constants_first(passes))
-    replace(GraphLowering, "get_attr", _place_on_device(GraphLowering.get_attr))
+    replace_attribute(compile_fx, "joint_graph_passes", _make_constants_first(passes))
+    replace_attribute(GraphLowering, "get_attr", _place_on_device(GraphLowering.get_attr))
 
 
 def _wrap_on_cpu(function: Any) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfcli.compile.stand_in.decisions import RECURRENT, Assumptions
-from perfcli.compile.stand_in.device import replace
+from perfcli.compile.stand_in.device import replace_attribute
 from perfcli.errors import CompileFailed
 
 OPERATORS = ("_fused_rms_norm", "mish_backward", "silu_backward")
@@ -54,7 +54,7 @@ def install() -> None:
     import torch
     from torch._subclasses import fake_impls
 
-    replace(torch._C, "_get_cudnn_batch_norm_reserve_space_size", lambda *_: 0)
+    replace_attribute(torch._C, "_get_cudnn_batch_norm_reserve_space_size", lambda *_: 0)
     for name, shape in _SHAPES.items():
         if (packet := getattr(torch.ops.aten, name, None)) is not None:
             fake_impls.op_implementations_dict[packet.default] = shape
@@ -130,7 +130,7 @@ def install_recurrent(assumptions: Assumptions) -> None:
 
     for name, states in (("lstm", 2), ("gru", 1), ("rnn_tanh", 1), ("rnn_relu", 1)):
         # Run eagerly, as cuDNN's is: Dynamo must not make kernels of the stand-in.
-        replace(torch._VF, name, torch._dynamo.disable(_layer(states, assumptions)))
+        replace_attribute(torch._VF, name, torch._dynamo.disable(_layer(states, assumptions)))
 
 
 def _layer(states: int, assumptions: Assumptions) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from perfcli.compile.stand_in.device import replace
+from perfcli.compile.stand_in.device import replace_attribute
 
 
 def install(mode: Any) -> None:
@@ -35,10 +35,10 @@ def install(mode: Any) -> None:
             if own is not None:
                 optimizer._init_group = own
 
-    replace(OptimizerVariable, "call_method", call_method)
+    replace_attribute(OptimizerVariable, "call_method", call_method)
     move = getattr(OptimizerVariable, "move_step_if_cpu", None)
     if move is not None:
-        replace(OptimizerVariable, "move_step_if_cpu", _run_under(mode, move))
+        replace_attribute(OptimizerVariable, "move_step_if_cpu", _run_under(mode, move))
 
 
 def _run_under(mode: Any, function: Any) -> Any:

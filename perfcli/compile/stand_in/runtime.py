@@ -12,7 +12,12 @@ from collections import OrderedDict, defaultdict
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from perfcli.compile.stand_in.streams import Event, find_stream, make_stream_class, use_stream
+from perfcli.compile.stand_in.streams import (
+    StandInEvent,
+    find_stream,
+    make_stream_class,
+    use_stream,
+)
 from perfcli.model import Target
 
 _STATISTICS = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes")
@@ -24,7 +29,7 @@ def install(target: Target) -> None:
     from torch import cuda
     from torch._subclasses import fake_impls
 
-    stream, event = make_stream_class(), Event
+    stream, event = make_stream_class(), StandInEvent
     default = stream()
     default.progress = None
     answers: dict[str, Any] = {

@@ -17,7 +17,7 @@ _MILLISECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Progress:
+class StreamProgress:
     """Says what is done before anything that is launched into a stream of its own from now on."""
 
     calls: int = 0
@@ -25,7 +25,7 @@ class Progress:
     pending: tuple[str, ...] = ()
     """The results of collectives."""
 
-    def wait_for(self, other: Progress) -> None:
+    def wait_for(self, other: StreamProgress) -> None:
         self.calls = max(self.calls, other.calls)
         self.pending = tuple(dict.fromkeys((*self.pending, *other.pending)))
 
@@ -38,13 +38,13 @@ class _Streams:
     count: Callable[[], int] = lambda: 0
     wait: Callable[[Sequence[str]], None] = lambda _: None
 
-    def read(self, stream: Any) -> Progress:
+    def read(self, stream: Any) -> StreamProgress:
         """Return how far a stream has come."""
-        own: Progress | None = getattr(stream, "progress", None)
-        return Progress(self.count()) if own is None else own
+        own: StreamProgress | None = getattr(stream, "progress", None)
+        return StreamProgress(self.count()) if own is None else own
 
-    def let_wait(self, stream: Any, other: Progress) -> None:
-        own: Progress | None = getattr(stream, "progress", None)
+    def let_wait(self, stream: Any, other: StreamProgress) -> None:
+        own: StreamProgress | None = getattr(stream, "progress", None)
         if own is not None:
             own.wait_for(other)
         elif other.pending:
@@ -54,7 +54,7 @@ class _Streams:
 _streams = _Streams([])
 
 
-def current_stream() -> Progress | None:
+def current_stream() -> StreamProgress | None:
     """Return how far the stream has come that is entered now; None for the one that everything
     runs in where none is."""
     return getattr(_streams.entered[-1], "progress", None) if _streams.entered else None
@@ -71,7 +71,7 @@ def find_stream(default: Any = None) -> Any:
     return _streams.entered[-1] if _streams.entered else default
 
 
-class Event:
+class StandInEvent:
     """Stands in for ``torch.cuda.Event``."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -79,7 +79,7 @@ class Event:
 
         self.device = torch.device("cuda", 0)
         self.cuda_event = self.event_id = 0
-        self._progress = Progress()
+        self._progress = StreamProgress()
 
     def record(self, stream: Any = None) -> None:
         self._progress = replace(_streams.read(stream or find_stream()))
@@ -107,11 +107,11 @@ def make_stream_class() -> type:
 
         def __new__(cls, *_: Any, **__: Any) -> Any:
             made = super().__new__(cls, stream_id=0, device_index=0, device_type=1)
-            made.progress = Progress()
+            made.progress = StreamProgress()
             return made
 
         def record_event(self, event: Any = None) -> Any:
-            event = event or Event()
+            event = event or StandInEvent()
             event.record(self)
             return event
 

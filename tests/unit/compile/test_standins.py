@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 
-from perfcli.compile.stand_in.device import _convert_module, _device_properties, replace  # noqa: E402
+from perfcli.compile.stand_in.device import _convert_module, _device_properties, replace_attribute  # noqa: E402
 from perfcli.errors import CompileFailed  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -67,10 +67,10 @@ def test_without_recursion_only_the_module_itself() -> None:
 
 def test_a_name_that_this_torch_lacks_is_told() -> None:
     owner = SimpleNamespace(__name__="torch.cuda", there=1)
-    replace(owner, "there", 2)
+    replace_attribute(owner, "there", 2)
     assert owner.there == 2
     with pytest.raises(CompileFailed, match=r"has no torch\.cuda\.not_there") as raised:
-        replace(owner, "not_there", 2)
+        replace_attribute(owner, "not_there", 2)
     assert "\n" not in str(raised.value)
 
 

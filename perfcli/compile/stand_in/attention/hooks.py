@@ -13,7 +13,7 @@ from typing import Any
 
 from perfcli.compile.stand_in.attention import backend as choice
 from perfcli.compile.stand_in.attention.backend import AttentionCall, Backend, TensorSpec
-from perfcli.compile.stand_in.device import replace
+from perfcli.compile.stand_in.device import replace_attribute
 from perfcli.compile.stand_in.shim import MAX_DIMS, AttentionArguments, TensorArgument
 from perfcli.model import Target
 
@@ -120,11 +120,11 @@ def install(chooser: Chooser) -> None:
 
         return can_use
 
-    replace(cuda, "SDPAParams", _Params)
-    replace(cuda, "can_use_flash_attention", answer(Backend.FLASH))
-    replace(cuda, "can_use_efficient_attention", answer(Backend.EFFICIENT))
-    replace(cuda, "can_use_cudnn_attention", answer(Backend.CUDNN))
-    replace(cuda, "is_flash_attention_available", lambda: True)
+    replace_attribute(cuda, "SDPAParams", _Params)
+    replace_attribute(cuda, "can_use_flash_attention", answer(Backend.FLASH))
+    replace_attribute(cuda, "can_use_efficient_attention", answer(Backend.EFFICIENT))
+    replace_attribute(cuda, "can_use_cudnn_attention", answer(Backend.CUDNN))
+    replace_attribute(cuda, "is_flash_attention_available", lambda: True)
 
 
 class _Params:
