@@ -10,16 +10,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from perfcli.facts.collectives import count_collective, name_collective
-from perfcli.model import Buffer, OperatorFamily, OperatorWork, OptionValue
+from perfcli.model import PRECISIONS, Buffer, OperatorFamily, OperatorWork, OptionValue
 
 Arguments = Mapping[str, OptionValue]
 
 _ALIGNMENT = 8
 """Elements: a leading dimension that is no multiple of so many bars the fast kernels."""
-_PRECISIONS = {
-    "bfloat16": "bf16", "float16": "fp16", "float32": "fp32",
-    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8",
-}  # fmt: skip
 _VIEWS = ("view_as_complex", "view_as_real")
 """Operators that move nothing, although the wrapper calls them."""
 _WEIGHTS = ("convolution", "_convolution", "cudnn_convolution")
@@ -69,7 +65,7 @@ def _collective(
         name,
         size,
         ranks,
-        _PRECISIONS.get(reads[0].dtype, reads[0].dtype),
+        PRECISIONS.get(reads[0].dtype, reads[0].dtype),
         machines if isinstance(machines, int) else None,
     )
 
@@ -90,7 +86,7 @@ def _precision(buffers: Sequence[Buffer], arguments: Arguments) -> str:
     dtype = buffers[0].dtype
     if dtype == "float32" and arguments.get("tf32"):
         return "tf32"
-    return _PRECISIONS.get(dtype, dtype)
+    return PRECISIONS.get(dtype, dtype)
 
 
 Counted = tuple[OperatorFamily, float, dict[str, float], str]

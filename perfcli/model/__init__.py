@@ -28,6 +28,7 @@ from perfcli.model.compilation import (
     VariedCall,
 )
 from perfcli.model.estimate import (
+    PRECISIONS,
     RANKS_PER_MACHINE,
     CollectiveTime,
     EstimatedChange,
@@ -155,6 +156,7 @@ __all__ = [
     "OUTCOME_OF",
     "PATCHED",
     "PRECISE",
+    "PRECISIONS",
     "RANKS_PER_MACHINE",
     "TOO_SLOW",
     "Access",

@@ -179,6 +179,11 @@ class LaunchWork:
         return math.prod(self.grid)
 
 
+PRECISIONS = {
+    "bfloat16": "bf16", "float16": "fp16", "float32": "fp32",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8",
+}  # fmt: skip
+"""Dtypes and what ``OperatorWork.precision`` calls them; all others keep their names."""
 RANKS_PER_MACHINE = 8
 """GPUs of one machine, where a program runs on several."""
 

@@ -16,11 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from perfcli.model import Buffer, Candidate, Scalar, Target, TimeEstimate
+from perfcli.model import PRECISIONS, Buffer, Candidate, Scalar, Target, TimeEstimate
 from perfcli.predict.operators import table_for
-
-_PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-_BYTES = {"float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +189,11 @@ def _up(value: float, step: float) -> float:
 def _precision(buffer: Buffer, tf32: bool) -> str:
     if buffer.dtype == "float32" and tf32:
         return "tf32"
-    return _PRECISIONS.get(buffer.dtype, buffer.dtype)
+    return PRECISIONS.get(buffer.dtype, buffer.dtype)
 
 
 def _bytes_of(buffer: Buffer) -> int:
-    return _BYTES.get(buffer.dtype, 1)
+    return buffer.bytes // max(1, math.prod(buffer.shape))
 
 
 def _is_wide(matrix: Buffer, size: int) -> bool:

@@ -18,7 +18,7 @@ def tensor(*shape: int, dtype: str = "bfloat16", stride: tuple[int, ...] = ()) -
     for size in reversed(shape):
         plain.append(expected)
         expected *= size
-    size = {"bfloat16": 2, "float16": 2, "float32": 4}[dtype]
+    size = {"bfloat16": 2, "float16": 2, "float32": 4, "int16": 2, "int64": 8}.get(dtype, 1)
     return Buffer("", "", "input", dtype, shape, stride or tuple(reversed(plain)), expected * size)
 
 
@@ -72,6 +72,30 @@ def test_what_is_added_is_no_factor() -> None:
     assert work is not None
     assert (work.blocks, work.steps) == (4, 4)
     assert work.moved == 2 * (256 + 64 * 128 + 128 * 256 + 64 * 256)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("int64", 8), ("int16", 2), ("float8_e5m2", 1)])
+def test_elements_are_as_wide_as_their_tensors_say(dtype: str, size: int) -> None:
+    operands = [tensor(64, 128, dtype=dtype), tensor(128, 256, dtype=dtype)]
+    result = tensor(64, 256, dtype=dtype)
+    work = describe_template("mm", operands, result, config(64, 64, 32))
+    assert work is not None
+    assert (work.step_bytes, work.tile_bytes) == (2 * 64 * 32 * size, 64 * 64 * size)
+    assert work.moved == size * (64 * 128 + 128 * 256 + 64 * 256)
+
+
+def test_products_of_eight_bits_have_an_estimate() -> None:
+    """Hopper multiplies them twice as fast as bfloat16."""
+    times = []
+    for dtype in ("bfloat16", "float8_e4m3fn", "int8"):
+        left = tensor(8192, 8192, dtype=dtype)
+        right = tensor(8192, 8192, dtype=dtype, stride=(1, 8192))
+        work = describe_template("mm", [left, right], tensor(8192, 8192), config(128, 128, 64))
+        found = work and estimate_template(work, compiled(4, 3, 2), H200)
+        assert found
+        times.append(found.seconds)
+    assert times[1] == times[2]
+    assert times[0] / 2.1 < times[1] < times[0] / 1.5
 
 
 def test_convolutions_are_products_of_pixels_and_taps() -> None:
