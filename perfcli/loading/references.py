@@ -72,7 +72,7 @@ def parse_reference(text: str, name_foreign: Callable[[Path], str] = lambda _: "
         return _parse_module(text, arguments)
     place, revision = split_revision(first)
     if place != first and not revision:
-        raise PerfcliError(f"{first}: a git revision stands behind the @, {place}@HEAD~1")
+        raise _refuse_nameless(first, place)
     if not split(place)[0].endswith(SUFFIX):
         return _parse_other(text, name_foreign)
     path, name = split(place)
@@ -174,11 +174,17 @@ def begins_script(text: str) -> bool:
 def _parse_module(text: str, arguments: list[str]) -> Reference:
     if not arguments:
         raise PerfcliError("-m needs the name of a module: perfcli run -m package.module ARGUMENTS")
-    module, _, revision = arguments[0].partition("@")
+    module, at, revision = arguments[0].partition("@")
     if not all(part.isidentifier() for part in module.split(".")):
         raise PerfcliError(f"-m needs the name of a module, package.module, not {module!r}")
+    if at and not revision:
+        raise _refuse_nameless(arguments[0], module)
     script = ScriptCommand(module, True, tuple(arguments[1:]))
     return Reference(text, "script", revision=revision, script=script)
+
+
+def _refuse_nameless(text: str, place: str) -> PerfcliError:
+    return PerfcliError(f"{text}: a git revision stands behind the @, {place}@HEAD~1")
 
 
 def _parse_other(text: str, name_foreign: Callable[[Path], str]) -> Reference:

@@ -107,6 +107,7 @@ def test_what_a_text_means(text: str, expected: dict[str, object]) -> None:
         ("model.py:build 3", "'3' is one word too many: arguments are for scripts, and model.py:b"),
         ("gone.py --lr 3", "there is no file gone.py: expected path/to/file.py"),
         ("python model.py:build", "names a part of a file: a script is the whole of model.py"),
+        ("-m pkg.train@", "pkg.train@: a git revision stands behind the @, pkg.train@HEAD~1"),
         ("-m", "-m needs the name of a module"),
         ("-m train/x.py", "-m needs the name of a module, package.module, not 'train/x.py'"),
     ],
