@@ -18,7 +18,7 @@ from perfcli.gate.baseline.file import suggest_update
 from perfcli.gate.baseline.reading import BaselineEntry
 from perfcli.gate.checks import Check
 from perfcli.gate.order import Against, CompareCheck, NoBase, Order
-from perfcli.loading.references import find_file, parse_reference
+from perfcli.loading.references import find_file, list_files, parse_reference
 from perfcli.model import Comparison, Finding, Provenance, Run
 from perfcli.stats.timing import is_broken_off
 from perfcli.workflow.fingerprint import Job, make_job
@@ -103,8 +103,9 @@ def _make_side(
     jobs = order_jobs(question, [side], order.context)
     if path:
         jobs = [make_job(look_in(job.request, path), job.interpreter) for job in jobs]
-    own = revision is not None and bool(find_file(question.scenario))
-    if own and revision is not None and (folder := revision.working_folder(Path.cwd())):
+    own = revision is not None and bool(question.folder or find_file(question.scenario))
+    current = Path(question.folder or Path.cwd())
+    if own and revision is not None and (folder := revision.working_folder(current)):
         jobs = [make_job(replace(job.request, folder=str(folder)), job.interpreter) for job in jobs]
     # Files that are gone in a minute are never compiled again: their run is of no more use.
     (found,) = obtain(jobs, order.context, keeps=not own)
@@ -137,13 +138,16 @@ def _make_base(
 
 def _ask_base(base: _Base, check: Check, order: Order, question: Question) -> Question:
     """Return the same question, of the base's files. Raises NoBase where it has none for it."""
-    reference = parse_reference(check.scenario)
-    if base.revision is None or not reference.path:
+    folder = order.config.folder
+    reference = parse_reference(check.scenario, folder=folder)
+    if base.revision is None or not (reference.path or reference.script):
         return question
-    place = base.revision.place(order.config.folder / reference.path)
-    if not place.is_file():
-        raise NoBase(f"{check.name} is new: {base.revision.name} has no {reference.path}")
-    return replace(question, scenario=reference.move(str(place)).text)
+    places = [base.revision.place(folder / path) for path in list_files(reference)]
+    if not any(place.is_file() for place in places):
+        raise NoBase(f"{check.name} is new: {base.revision.name} has no {list_files(reference)[0]}")
+    if not reference.path:
+        return question
+    return replace(question, scenario=reference.move(str(places[0])).text)
 
 
 def _with_baseline(order: Order) -> CompareCheck:

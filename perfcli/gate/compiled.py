@@ -12,7 +12,7 @@ from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config, _find, _read
-from perfcli.loading.references import parse_reference
+from perfcli.loading.references import Reference, parse_reference
 from perfcli.model import Run
 from perfcli.names import suggestion
 from perfcli.workflow.context import Context
@@ -77,8 +77,10 @@ def _is_meant(check: str, name: str) -> bool:
 
 def _asked(config: Config, check: Check) -> tuple[Question, Side]:
     """Return the check as if it were typed."""
+    reference = _read_here(config.folder, check.scenario)
+    is_module = reference.script is not None and reference.script.module
     question = Question(
-        scenario=_scenario(config.folder, check.scenario),
+        scenario=reference.text,
         params=tuple(f"{name}={_text(value)}" for name, value in check.params.items()),
         preset=check.preset,
         target=check.target,
@@ -87,20 +89,22 @@ def _asked(config: Config, check: Check) -> tuple[Question, Side]:
         # The code of a CPU depends on it: not on how many cores the machine has.
         threads=1 if check.device == "cpu" else None,
         inputs=check.inputs,
+        folder=str(config.folder.absolute()) if is_module else "",
     )
     return question, Side(tuple(f"{k}={units.setting(v)}" for k, v in check.options.items()))
 
 
-def _scenario(folder: Path, reference: str) -> str:
-    """Return a file's path from here: in the configuration it stands from there. Raise PerfcliError
-    for one at a git revision, which no change could make worse."""
-    found = parse_reference(reference)
+def _read_here(folder: Path, text: str) -> Reference:
+    """Return what a configuration names, a file by its path from here: there, it stands from the
+    configuration's folder, in which a module is looked for. Raise PerfcliError for one at a git
+    revision, which no change could make worse."""
+    found = parse_reference(text, folder=folder)
     if found.revision:
         raise PerfcliError(
-            f"scenario = {reference!r}: a check is of the files that lie here, leave out "
+            f"scenario = {text!r}: a check is of the files that lie here, leave out "
             f"@{found.revision} (perfcli gate --base-rev {found.revision} compares with it)"
         )
-    return found.move(os.path.relpath(folder / found.path)).text if found.path else reference
+    return found.move(os.path.relpath(folder / found.path)) if found.path else found
 
 
 def _text(value: object) -> str:

@@ -58,31 +58,33 @@ class Reference:
         return replace(self, text=text, revision=revision)
 
 
-def parse_reference(text: str, name_foreign: Callable[[Path], str] = lambda _: "") -> Reference:
+def parse_reference(
+    text: str, name_foreign: Callable[[Path], str] = lambda _: "", folder: Path = Path()
+) -> Reference:
     """Return what a text means. ``name_foreign`` says of a path what it is that is imported as a
-    run, ``a trace``; empty for what is not.
+    run, ``a trace``; empty for what is not. Files are looked for from ``folder``.
 
     Raises PerfcliError for quotes that are not closed, arguments of what takes none, a revision of
     what has none.
     """
-    words = _split_words(text)
+    words = _split_words(text, folder)
     forced = words[0] in _PYTHON and len(words) > 1
     first, *arguments = words[1:] if forced else words
     if first == "-m":
         return _parse_module(text, arguments)
-    place, revision = split_revision(first)
+    place, revision = split_revision(first, folder)
     if place != first and not revision:
         raise _refuse_nameless(first, place)
     if not split(place)[0].endswith(SUFFIX):
         return _parse_other(text, name_foreign)
     path, name = split(place)
-    if name is None and not forced and not revision and name_foreign(Path(path)):
+    if name is None and not forced and not revision and name_foreign(folder / path):
         return Reference(text, "run")
-    runs = name is None and (forced or is_script(Path(path)))
+    runs = name is None and (forced or is_script(folder / path))
     if forced and not runs:
         raise PerfcliError(f"{place} names a part of a file: a script is the whole of {path}")
     if arguments and not runs:
-        raise _refuse_arguments(place, arguments)
+        raise _refuse_arguments(place, arguments, folder)
     if runs:
         script = ScriptCommand(path, False, tuple(arguments))
         return Reference(text, "script", path, None, revision, script)
@@ -96,6 +98,15 @@ def find_file(text: str) -> str:
         return parse_reference(text).path
     except PerfcliError:
         return ""
+
+
+def list_files(reference: Reference) -> list[str]:
+    """Return the paths of which one is the user's file that a reference runs: those that a module
+    may have."""
+    if reference.path or reference.script is None:
+        return [reference.path]
+    stem = reference.script.path.replace(".", "/")
+    return [f"{stem}{SUFFIX}", f"{stem}/__main__{SUFFIX}"]
 
 
 def join_words(first: str, arguments: Sequence[str] = (), forced: bool = False) -> str:
@@ -134,20 +145,20 @@ def split_words(
     return ours, theirs
 
 
-def split_revision(text: str) -> tuple[str, str]:
+def split_revision(text: str, folder: Path = Path()) -> tuple[str, str]:
     """Split ``model.py:block@v1.2`` into what is meant and its git revision, which is empty where
     there is none."""
-    found = None if Path(text).exists() else _AT.fullmatch(text)
+    found = None if (folder / text).exists() else _AT.fullmatch(text)
     return (found["place"], found["revision"]) if found else (text, "")
 
 
-def _split_words(text: str) -> list[str]:
+def _split_words(text: str, folder: Path) -> list[str]:
     """Return the words of a text, in which a file whose name has blanks is one, as is everything
     that is no script with its arguments."""
-    place, revision = split_revision(text)
+    place, revision = split_revision(text, folder)
     path, name = split(place)
     behind = f"{name or ''}{_DATES.sub('', revision)}"
-    whole = Path(path).exists() and not re.search(r"\s", behind)
+    whole = (folder / path).exists() and not re.search(r"\s", behind)
     if whole or not re.search(r"\s", text) or not begins_script(text):
         return [text]
     try:
@@ -205,11 +216,11 @@ def _parse_other(text: str, name_foreign: Callable[[Path], str]) -> Reference:
     return Reference(text, "run" if text[:1].isdigit() else "scenario")
 
 
-def _refuse_arguments(place: str, arguments: Sequence[str]) -> PerfcliError:
+def _refuse_arguments(place: str, arguments: Sequence[str], folder: Path = Path()) -> PerfcliError:
     option = next((word for word in arguments if word.startswith("-")), "")
     what = f"there is no option {option}" if option else f"{arguments[0]!r} is one word too many"
     file, name = split(split_revision(place)[0])
-    if file.endswith(SUFFIX) and file == place and not Path(file).is_file():
+    if file.endswith(SUFFIX) and file == place and not (folder / file).is_file():
         return PerfcliError(f"there is no file {file}: expected path/to/file.py")
     if not file.endswith(SUFFIX):
         return PerfcliError(f"{what}: arguments are for scripts, and {place} is none")

@@ -119,7 +119,8 @@ def _read_variables(request: CompileRequest) -> dict[str, str]:
     """Return the variables that a user's file names where it asks for one, as they are here."""
     path = find_file(request.scenario)
     if request.script is not None and request.script.module:
-        path = f"{request.script.path.replace('.', os.sep)}.py"
+        module = f"{request.script.path.replace('.', os.sep)}.py"
+        path = os.path.join(request.folder, module)
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
     except OSError:

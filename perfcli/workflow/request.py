@@ -49,6 +49,8 @@ class Question:
     """How many steps a script runs for; None: what ``ScriptCommand`` says."""
     inputs: tuple[str, ...] = ()
     """What a class, an instance or a function is called with: ``x=8x128:bf16``."""
+    folder: str = ""
+    """Absolute folder that it runs in; empty: the current one."""
 
     def ask_side(self, side: Side) -> Question:
         """Return the question as one side asks it."""
@@ -148,6 +150,7 @@ def make_jobs(
             inputs=asked.inputs,
             on_device=reference.script is not None and here,
             script=_count_steps(reference, question.steps),
+            folder=question.folder,
         )
         made.append(make_job(request, interpreter))
     return made
@@ -192,6 +195,7 @@ def build_request(
     cache_dir: str | None = None,
     inputs: Sequence[str] = (),
     script: ScriptCommand | None = None,
+    folder: str = "",
 ) -> CompileRequest:
     """Return what a worker compiles. This is the one place where such a request is made: what it
     leaves out has the same meaning for whoever asks."""
@@ -211,6 +215,7 @@ def build_request(
         script=script,
         world=world,
         inputs=tuple(inputs),
+        folder=folder,
     )
 
 

@@ -96,6 +96,51 @@ def test_the_base_runs_in_the_nearest_folder_that_its_revision_has(
     assert Path(requests[0].folder) / "models" == Path(requests[0].scenario).parent
 
 
+@pytest.mark.parametrize(
+    ("scenario", "head", "folders"),
+    [
+        ("train.py 8", "../train.py 8", ("other", "")),
+        ("-m net.train 8", "-m net.train 8", ("", ".")),
+    ],
+)
+def test_a_script_is_the_one_in_the_configurations_folder(
+    repository: Any,
+    requests: list[CompileRequest],
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: str,
+    head: str,
+    folders: tuple[str, str],
+) -> None:
+    """From wherever the gate is called; a module runs where Python finds it."""
+    Path("perfcli.toml").write_text(f'[[checks]]\nscenario = "{scenario}"\n')
+    for folder in ("net", "other"):
+        Path(folder).mkdir()
+        Path(folder, "__init__.py").touch()
+    for script in ("train.py", "net/train.py"):
+        Path(script).write_text("if __name__ == '__main__': ...\n")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "second")
+    root = Path.cwd()
+    monkeypatch.chdir("other")
+    result = repository("gate", "--base-rev", "HEAD")
+    assert result.code == 0, result.err
+    base, ours = requests
+    assert ours.scenario == head
+    assert ours.folder == (str(root / folders[1]) if folders[1] else "")
+    assert Path(base.folder).name == (folders[0] or root.name)
+    assert base.script is not None
+    assert base.script.arguments == ("8",)
+    assert base.script.path in ("net.train", str(Path(base.folder).parent / "train.py"))
+
+
+def test_a_module_that_the_base_lacks_is_new(repository: Any) -> None:
+    Path("perfcli.toml").write_text('[[checks]]\nscenario = "-m net.train"\n')
+    Path("net").mkdir()
+    Path("net/train.py").write_text("if __name__ == '__main__': ...\n")
+    result = repository("gate", "--base-rev", "HEAD")
+    assert "-m net.train@h100 is new: HEAD has no net/train.py" in " ".join(result.out.split())
+
+
 def test_only_the_head_is_stored(repository: Any) -> None:
     for _ in range(2):
         Path("models/model.py").write_text("def build(): pass  # edited\n")
