@@ -9,11 +9,12 @@ no ``TracingContext`` is set; what Dynamo and AOTAutograd trace does so while on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perfcli import units
+from perfcli.compile.capture.operator_tensors import list_tensors, list_written
 from perfcli.facts.collectives import name_collective
 
 _FREE = {
@@ -100,7 +101,7 @@ def _launches(func: Any, args: Sequence[Any], result: Any) -> bool:
         return False
     if name_collective(f"{space}.{name}"):  # counted by itself
         return False
-    tensors = list(_list_tensors((args, result)))
+    tensors = list(list_tensors((args, result)))
     if name == "ones_like" and tensors[0].numel() == 1:
         return False
     return any(tensor.device.type not in ("cpu", "meta") for tensor in tensors)
@@ -109,22 +110,8 @@ def _launches(func: Any, args: Sequence[Any], result: Any) -> bool:
 def _count_bytes(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, result: Any
 ) -> int:
-    written: list[Any] = []
-    for number, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[number] if number < len(args) else (kwargs or {}).get(argument.name)
-            written += _list_tensors(value)
-    given = list(_list_tensors((args, list((kwargs or {}).values()))))
+    written = list_written(func, args, kwargs or {})
+    given = list(list_tensors((args, list((kwargs or {}).values()))))
     own = {id(tensor) for tensor in given}
-    made = [tensor for tensor in _list_tensors(result) if id(tensor) not in own]
+    made = [tensor for tensor in list_tensors(result) if id(tensor) not in own]
     return sum(t.numel() * t.element_size() for t in (*given, *written, *made))
-
-
-def _list_tensors(value: Any) -> Iterator[Any]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _list_tensors(each)

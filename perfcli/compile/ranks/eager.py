@@ -16,6 +16,7 @@ from typing import Any
 
 from perfcli.compile.capture.captured import Capture, CapturedGraph
 from perfcli.compile.capture.operator_calls import count_ranks
+from perfcli.compile.capture.operator_tensors import list_tensors
 from perfcli.compile.stand_in import device
 from perfcli.compile.stand_in.streams import current_stream, listen_to_streams
 from perfcli.errors import UserCodeFailed
@@ -123,7 +124,7 @@ class EagerCollectives:
                 "does, whose part of the model differs: compile one stage, with its own inputs"
             )
         kind, group = name_collective(operator), _find_group(args)
-        sides = [found for each in args if (found := [describe(t) for t in _tensors(each)])]
+        sides = [found for each in args if (found := [describe(t) for t in list_tensors(each)])]
         if kind in ("", "wait") or group is None or not sides:
             return
         ranks = count_ranks(group)
@@ -172,16 +173,6 @@ def _find_group(args: Sequence[Any]) -> Any:
             except (RuntimeError, LookupError):
                 continue  # another string: which sum is meant
     return None
-
-
-def _tensors(value: Any) -> Any:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors(each)
 
 
 def describe(tensor: Any) -> Buffer:

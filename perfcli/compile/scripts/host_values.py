@@ -5,12 +5,12 @@ from them are what they are everywhere. Parameters are fake wherever they are.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from perfcli.compile.capture.eager_operators import EagerOperator, make_counting_mode
+from perfcli.compile.capture.operator_tensors import count_asked_elements, list_tensors
 from perfcli.compile.scripts.known_values import KnownValues
 
 MOST_ELEMENTS = 1 << 20
@@ -71,17 +71,15 @@ def _stays_on_host(args: Any, kwargs: Mapping[str, Any]) -> bool:
     if device is not None and torch.device(device).type not in _HOST:
         return False
     elements = 0
-    for value in _flatten(args, kwargs):
-        if isinstance(value, FakeTensor):
+    given = (*args, *kwargs.values())
+    if any(isinstance(value, torch.device) and value.type not in _HOST for value in given):
+        return False
+    for value in list_tensors(given):
+        if isinstance(value, FakeTensor) or value.device.type not in _HOST:
             return False
-        if isinstance(value, torch.Tensor):
-            if value.device.type not in _HOST:
-                return False
-            elements += value.numel() if value.device.type == "cpu" else 0
-        elif isinstance(value, torch.device) and value.type not in _HOST:
-            return False
+        elements += value.numel() if value.device.type == "cpu" else 0
     if elements == 0 and (device is None or torch.device(device).type == "cpu"):
-        elements = _asked_elements(args)
+        elements = count_asked_elements(args)
     return elements <= MOST_ELEMENTS
 
 
@@ -117,22 +115,6 @@ def _plain_types(types: Sequence[type]) -> Iterator[type]:
 
     for kind in types:
         yield torch.Tensor if issubclass(kind, torch.Tensor) and _is_plain(kind) else kind
-
-
-def _flatten(args: Any, kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, list | tuple):
-            yield from value
-        else:
-            yield value
-
-
-def _asked_elements(args: Any) -> int:
-    """Return how many elements a factory is asked for: ``empty([8, 128])``, ``arange(1000)``."""
-    for value in args:
-        if isinstance(value, list | tuple) and all(isinstance(n, int) for n in value):
-            return math.prod(value)
-    return max((n for n in args if isinstance(n, int) and not isinstance(n, bool)), default=0)
 
 
 @contextmanager
