@@ -200,15 +200,15 @@ def _replace_availability() -> None:
 
 def _replace_module_conversion() -> None:
     """Let ``Module.to`` and friends convert fake parameters: torch swaps tensors in place, which
-    fake tensors refuse; a converted parameter replaces the old one instead (ties stay tied)."""
+    fake tensors refuse. They stay the same objects, as on a device: an optimizer may have them."""
     from torch import nn
 
     replace_attribute(nn.Module, "_apply", _convert_module)
 
 
 def _convert_module(module: Any, fn: Any, recurse: bool = True) -> Any:
-    """Do what ``nn.Module._apply`` does, by replacement: every parameter and buffer becomes ``fn``
-    of itself."""
+    """Do what ``nn.Module._apply`` does: every parameter and buffer becomes ``fn`` of itself; ties
+    stay tied."""
     converted: dict[int, Any] = {}
     modules = module.modules() if recurse else [module]
     for part in modules:
@@ -217,22 +217,12 @@ def _convert_module(module: Any, fn: Any, recurse: bool = True) -> Any:
 
 
 def _convert_tensors(part: Any, fn: Any, converted: dict[int, Any]) -> None:
-    import torch
-
     for name, parameter in list(part._parameters.items()):
         if parameter is None:
             continue
         if id(parameter) not in converted:
-            with torch.no_grad():
-                value = fn(parameter)
-            same = value is parameter
-            made = (
-                parameter
-                if same
-                else torch.nn.Parameter(value.detach(), requires_grad=parameter.requires_grad)
-            )
             # Kept with the original: an id is only unique while its object lives.
-            converted[id(parameter)] = (made, parameter)
+            converted[id(parameter)] = (_convert_parameter(parameter, fn), parameter)
         part._parameters[name] = converted[id(parameter)][0]
     for name, buffer in list(part._buffers.items()):
         if buffer is None:
@@ -240,6 +230,30 @@ def _convert_tensors(part: Any, fn: Any, converted: dict[int, Any]) -> None:
         if id(buffer) not in converted:
             converted[id(buffer)] = (fn(buffer), buffer)
         part._buffers[name] = converted[id(buffer)][0]
+
+
+def _convert_parameter(parameter: Any, fn: Any) -> Any:
+    """Return the parameter with what ``fn`` makes of it and of its gradient as its data, or another
+    one where it can't have that: a real tensor does not become a fake one, and one that wraps
+    others has no data of its own."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    with torch.no_grad():
+        value, gradient = fn(parameter), parameter.grad
+        if value is parameter:
+            return parameter
+        kinds = {type(parameter.data), type(value.data)}
+        alike = torch._has_compatible_shallow_copy_type(parameter, value)
+        if kinds not in ({torch.Tensor}, {FakeTensor}) or not alike:
+            return torch.nn.Parameter(value.detach(), requires_grad=parameter.requires_grad)
+        parameter.grad = None
+        parameter.data = value
+        if isinstance(value, FakeTensor):
+            parameter.fake_device = value.fake_device  # which C++ knows nothing of
+        if gradient is not None:
+            parameter.grad = fn(gradient)
+    return parameter
 
 
 def install_triton_driver(target: Target) -> None:

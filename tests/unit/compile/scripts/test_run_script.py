@@ -450,3 +450,30 @@ def step(x):
 for _ in range(3):
     step(torch.randn(8, 32, device="cuda"))
 """
+
+
+EARLY = """\
+import torch
+
+net = torch.nn.Linear(64, 64)
+optimizer = torch.optim.AdamW(net.parameters())
+net.to("cuda")
+step = torch.compile(optimizer.step)
+net = torch.compile(net)
+for _ in range(4):
+    optimizer.zero_grad()
+    net(torch.randn(8, 64, device="cuda")).sum().backward()
+    step()
+"""
+
+
+def test_an_optimizer_made_before_its_model_is_moved(run_script: RunScript) -> None:
+    """A device's parameters stay the same objects, so that the compiled step updates them."""
+    early, late = (run_script(text) for text in (EARLY, _move_first(EARLY)))
+    assert [launch.name for launch in early.launches] == [launch.name for launch in late.launches]
+    assert early.launches[-1].graph == "inference 0"
+
+
+def _move_first(text: str) -> str:
+    moved = 'net.to("cuda")\n'
+    return text.replace(moved, "").replace("optimizer = ", f"{moved}optimizer = ", 1)
