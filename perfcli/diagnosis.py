@@ -62,12 +62,17 @@ def explain(run: Run) -> tuple[Finding, ...]:
     return tuple(sorted(_mark_consequences(found), key=_order))
 
 
-def diagnose(comparison: Comparison, of_base: Sequence[Finding] | None = None) -> Comparison:
+def diagnose(
+    comparison: Comparison,
+    of_base: Sequence[Finding] | None = None,
+    of_head: Sequence[Finding] | None = None,
+) -> Comparison:
     """Return the comparison with its findings, and with the verdict that follows: what head has
     and what base had, and what only the two together show. What came with the head comes first.
-    ``of_base``: what was said of a base that is no whole run any more. Raises RuleFailed."""
+    ``of_base``: what was said of a base that is no whole run any more, and ``of_head`` what is said
+    of the head in the same way. Raises RuleFailed."""
     base = explain(comparison.base) if of_base is None else of_base
-    head = explain(comparison.head)
+    head = explain(comparison.head) if of_head is None else of_head
     where = f"runs {comparison.base.id} and {comparison.head.id}"
     between = (f for r in rules() for f in _ask(r, r.of_comparison, comparison, where))
     found = _mark_consequences([*between, *_both_sides(comparison, base, head)])

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfcli.diagnosis import diagnose, rule
+from perfcli.diagnosis import diagnose, explain, rule
 from perfcli.diff.compare import ASPECTS, gather_evidence
 from perfcli.errors import Interrupted, NotComparable, PerfcliError
 from perfcli.gate import compiled
@@ -20,6 +20,7 @@ from perfcli.gate.checks import Check
 from perfcli.gate.order import Against, CompareCheck, NoBase, Order
 from perfcli.loading.references import find_file, list_files, parse_reference
 from perfcli.model import Comparison, Finding, Provenance, Run
+from perfcli.predict.step import estimate_run
 from perfcli.stats.timing import is_broken_off
 from perfcli.workflow.fingerprint import Job, make_job
 from perfcli.workflow.obtain import Obtained, obtain
@@ -169,7 +170,11 @@ def _with_baseline(order: Order) -> CompareCheck:
         comparison = replace(
             comparison, differences=(*_say_target(entry, head.run), *comparison.differences)
         )
-        comparison = diagnose(comparison, [_give_headline(f) for f in findings])
+        # As when the file was made: the comparison has estimates of what both sides have alone.
+        own = explain(estimate_run(head.run))
+        # Another release may find more in code that is the same.
+        of_base = own if _is_unchanged(comparison) else [_give_headline(f) for f in findings]
+        comparison = diagnose(comparison, of_base, own)
         environment = entry.run.environment
         provenance = Provenance(
             kind="baseline",
@@ -190,6 +195,13 @@ def _say_target(entry: BaselineEntry, head: Run) -> tuple[str, ...]:
     target."""
     target = facts.described_target(head)
     return () if entry.target == target else (f"target {entry.target} → {target}",)
+
+
+def _is_unchanged(comparison: Comparison) -> bool:
+    """Return whether nothing that was compared differs."""
+    kernels = all(group.match.relation == "same" for group in comparison.groups)
+    numbers = all(change.outcome == "same" for change in comparison.totals)
+    return kernels and numbers and not comparison.besides
 
 
 def _give_headline(finding: Finding) -> Finding:

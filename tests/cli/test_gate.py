@@ -6,13 +6,17 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfcli import diagnosis
 from perfcli.gate import bases
-from perfcli.model import Judgement
+from perfcli.gate.baseline import update
+from perfcli.model import Finding, Judgement, Rule, Run, TimeEstimate
 from perfcli.workflow import pair
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
@@ -659,3 +663,45 @@ def test_what_the_estimate_can_not_tell_passes_unless_strict(
     assert (result.code, "UNSURE" in result.out) == (0, True)
     assert "--device cuda" in result.out
     assert perfcli("gate", "softmax@h100", "--strict").code == 3
+
+
+def _find_slow(run: Run) -> Iterator[Finding]:
+    """Find what only a run with estimated times can show."""
+    for number, kernel in enumerate(run.kernels):
+        if kernel.estimate is not None:
+            yield Finding("PC999", "warning", f"{kernel.name} is slow", kernels=(number,), amount=1)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rule, and times for made-up kernels, as ``estimate_run`` gives them to real ones."""
+    found = (Rule("PC999", "slow kernel", "Slow.\n", of_run=_find_slow),)
+    estimate = TimeEstimate(1e-6, 5e-7, 2e-6)
+
+    def estimate_run(run: Run) -> Run:
+        return replace(run, kernels=tuple(replace(k, estimate=estimate) for k in run.kernels))
+
+    monkeypatch.setattr(diagnosis, "rules", lambda: found)
+    for module in (bases, update):
+        monkeypatch.setattr(module, "estimate_run", estimate_run)
+
+
+@pytest.mark.usefixtures("slow")
+def test_what_the_baseline_had_by_estimate_is_not_new(gated: Any) -> None:
+    assert 'code = "PC999"' in BASELINE.read_text()
+    configure('fail-on = "warning"\n' + SPILLING)
+    gated("gate", "--json", "gate.json")
+    (norm, *_) = json.loads(Path("gate.json").read_text())["checks"]
+    found = [f["appearance"] for f in norm["comparison"]["findings"] if f["code"] == "PC999"]
+    assert set(found) == {"same"}
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_newer_rule_finds_nothing_new_in_the_same_code(gated: Any) -> None:
+    text = BASELINE.read_text()
+    older = "\n".join(line for line in text.splitlines() if "PC999" not in line) + "\n"
+    assert older != text
+    BASELINE.write_text(older)
+    configure('fail-on = "warning"\n' + CONFIG)
+    result = gated("gate")
+    assert (result.code, "PC999" in result.out) == (0, False)

@@ -25,6 +25,7 @@ from perfcli.gate.config import Config
 from perfcli.gate.order import NotesOf, today
 from perfcli.gate.view import kernels
 from perfcli.model import Comparison, Run
+from perfcli.predict.step import estimate_run
 from perfcli.workflow.context import Context
 
 
@@ -56,7 +57,7 @@ def run(update: Update, checks: Sequence[Check], some: bool) -> int:
             new |= {check.name: old[check.name]} if check.name in old else {}
             continue
         named = replace(head, scenario=check.scenario)
-        plain = facts._plain(named, explain(head))
+        plain = facts._plain(named, explain(estimate_run(head)))
         before = old.get(check.name)
         if before is not None and facts._unchanged(before.plain, plain):
             new[check.name] = before
