@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -16,6 +17,9 @@ LAST_FRAMES = 2
 """The number of last frames shown of an error in which no frame is the user's."""
 _MADE = ("<frozen ", "<eval_with_key>")
 """How the names of files begin that nobody wrote: Python's own modules, FX's generated code."""
+_REGISTRATIONS = re.compile(r"^\w+: (?:fallthrough )?registered at .*\]$\n?", re.MULTILINE)
+"""What torch appends to the message of an operator that lacks a kernel: 60 lines, one for each
+part of its dispatcher."""
 
 
 def users_failure(what: str, error: BaseException, printed: str = "") -> UserCodeFailed:
@@ -38,7 +42,7 @@ def show(error: BaseException) -> str:
     message."""
     part = _users_part(error)
     if any(told.stack for told in _chain(part)):
-        return "".join(part.format()).rstrip()
+        return _write(part)
     return ending(error)
 
 
@@ -50,7 +54,11 @@ def ending(error: BaseException) -> str:
 def users_traceback(error: BaseException) -> str:
     """Return the traceback, and those of its causes, with the user's frames alone (see
     ``is_users``)."""
-    return "".join(_users_part(error).format()).rstrip()
+    return _write(_users_part(error))
+
+
+def _write(part: traceback.TracebackException) -> str:
+    return _REGISTRATIONS.sub("", "".join(part.format())).rstrip()
 
 
 def _users_part(error: BaseException) -> traceback.TracebackException:

@@ -189,8 +189,9 @@ def _is_raised_by_torch(error: BaseException) -> bool:
 def _is_asking_device(error: BaseException) -> str:
     if not wants_device(error):
         return ""
+    reason = _first_line(error).partition(" This could be because")[0].removesuffix(".")
     return (
-        f"asks the device for what nothing stands in for ({_first_line(error)}): leave that line "
+        f"asks the device for what nothing stands in for ({reason}): leave that line "
         "out (an option of the script), or run it with --device cuda"
     )
 

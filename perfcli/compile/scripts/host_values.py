@@ -43,6 +43,9 @@ def make_mode(known: KnownValues, eager: list[EagerOperator]) -> Any:
                 return super().__torch_dispatch__(func, types, args, own)
             if func._schema.name in _PINNING:
                 return args[0] if func._schema.name != "aten::is_pinned" else False
+            if _reached_whole(func):
+                with self:
+                    return func.decompose(*args, **own)
             own.pop("pin_memory", None)
             if _stays_on_host(args, own):
                 return func(*args, **own)
@@ -59,6 +62,15 @@ def make_mode(known: KnownValues, eager: list[EagerOperator]) -> Any:
             return followed.result
 
     return HostValues(allow_non_fake_inputs=True)
+
+
+def _reached_whole(func: Any) -> Any:
+    """Return whether an operator that is made of others has come as a whole: inference mode leaves
+    out autograd, which takes them apart everywhere else before they get here."""
+    import torch
+
+    of_torchscript = func.namespace == "prim"  # the dispatcher does not know them
+    return torch.is_inference_mode_enabled() and not of_torchscript and func._can_decompose()
 
 
 def _stays_on_host(args: Any, kwargs: Mapping[str, Any]) -> bool:

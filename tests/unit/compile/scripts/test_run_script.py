@@ -288,6 +288,65 @@ def test_exit_after_compiling_counts(run_script: RunScript) -> None:
     assert any(note.startswith(expected) for note in run.notes)
 
 
+INFERENCE = """\
+import torch
+import torch.nn as nn
+
+
+class Cached(nn.Linear):
+    def __init__(self):
+        super().__init__(16, 16)
+        self.register_buffer("seen", torch.zeros(4, 16, dtype=torch.float16))
+
+    def forward(self, x, at):
+        self.seen[:, at] = x[:, at]
+        return super().forward(self.seen).relu()
+
+
+@torch.{guard}()
+def main():
+    net = torch.compile(Cached().half().cuda().eval())
+    at, x = torch.tensor([0], device="cuda"), torch.arange(64).view(4, 16).cuda().half()
+    for _ in range(4):
+        x = torch.softmax(net(x, at).float(), -1).half()
+        at += 1
+    print(x.cpu().tolist(), x.dtype == torch.float16, x.device)
+
+
+main()
+"""
+
+
+def test_inference_mode_compiles_as_without_gradients(run_script: RunScript) -> None:
+    modes = ("inference_mode", "no_grad")
+    inference, plain = (run_script(INFERENCE.replace("{guard}", mode)) for mode in modes)
+    assert inference.kernels
+    assert [k.source for k in inference.kernels] == [k.source for k in plain.kernels]
+    assert inference.externs == plain.externs
+    assert inference.notes == plain.notes
+
+
+WITHOUT_STAND_IN = """\
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+with _disable_current_modes():
+    torch.ones(2).bernoulli_().as_strided((2,), (1,)).to(device="cuda")
+"""
+
+
+def test_what_nothing_stands_in_for_is_told_without_the_dispatchers_table(
+    run_script: RunScript,
+) -> None:
+    with pytest.raises(UserCodeFailed) as caught:
+        run_script(WITHOUT_STAND_IN)
+    assert str(caught.value).startswith("script.py:5 asks the device for what nothing stands in")
+    assert "Could not run 'aten::empty_strided'" in str(caught.value)
+    assert len(str(caught.value)) < 300
+    assert "registered at" not in caught.value.detail
+    assert len(caught.value.detail.splitlines()) < 8
+
+
 def test_missing_file(run_script: RunScript) -> None:
     with pytest.raises(PerfcliError, match=r"there is no file .*absent.py"):
         run_script("absent.py")
