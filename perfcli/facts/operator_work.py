@@ -189,6 +189,22 @@ def _attention(name: str, reads: Sequence[Buffer], arguments: Arguments) -> Coun
     return family, flops, _numbers(sizes), variant
 
 
+def _encoder_layer(_name: str, reads: Sequence[Buffer], arguments: Arguments) -> Counted:
+    """Count the fast path of ``nn.TransformerEncoderLayer``: the product that makes queries, keys
+    and values, attention's two, the one behind it, and the two of the feed-forward part."""
+    batch, tokens, width = reads[0].shape
+    (inner,) = [each.shape[0] for each in reads if each.argument == "ffn_weight_1"]
+    heads = arguments["num_heads"]
+    if not isinstance(heads, int):
+        raise TypeError("heads are no number")
+    flops = 2.0 * batch * tokens * width * (3 * width + 2 * tokens + width + 2 * inner)
+    sizes = {
+        "batch": batch, "tokens": tokens, "width": width, "heads": heads, "inner": inner,
+        "mask": any(each.argument == "mask" for each in reads),
+    }  # fmt: skip
+    return "encoder layer", flops, _numbers(sizes), ""
+
+
 def _convolution(name: str, reads: Sequence[Buffer], arguments: Arguments) -> Counted:
     backward = name == "convolution_backward"
     image, weight = reads[backward : backward + 2]
@@ -256,6 +272,7 @@ _COUNTS: dict[str, Callable[[str, Sequence[Buffer], Arguments], Counted]] = {
     **dict.fromkeys(("_weight_int4pack_mm", "_weight_int8pack_mm"), _packed),
     **dict.fromkeys(_WEIGHTS, _convolution),
     "convolution_backward": _convolution,
+    "_transformer_encoder_layer_fwd": _encoder_layer,
     **{
         f"_scaled_dot_product_{which}_attention{end}": _attention
         for which in ("flash", "efficient", "cudnn")

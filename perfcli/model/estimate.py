@@ -21,6 +21,7 @@ OperatorFamily = Literal[
     "attention backward",
     "convolution",
     "convolution backward",
+    "encoder layer",
     "collective",
     "other",
 ]

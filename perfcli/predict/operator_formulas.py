@@ -9,8 +9,8 @@ A worker reads this, too: standard library only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcli.model import OperatorWork
@@ -152,6 +152,8 @@ def parts_of(work: OperatorWork) -> tuple[Part, ...] | None:
         return (_product(work),)
     if work.family in ("attention", "attention backward"):
         return (_attention(work),)
+    if work.family == "encoder layer":
+        return tuple(_encoder_layer(work))
     if work.precision == "fp32":
         return None  # convolutions without TF32 were never measured
     wanted = (
@@ -204,6 +206,33 @@ def _attention(work: OperatorWork) -> Part:
     )  # fmt: skip
     name = f"{work.family} {work.variant} {'half' if s == 2 else 'fp32'}"
     return Part(name, _attention_micros, sizes, place)
+
+
+def _encoder_layer(work: OperatorWork) -> Iterator[Part]:
+    """Yield what ``_transformer_encoder_layer_fwd`` launches, in torch 2.11 to 2.13: four products
+    with weights, attention, and what moves activations between them."""
+    z, s = work.sizes, _BYTES[work.precision]
+    rows, width, inner = z["batch"] * z["tokens"], z["width"], z["inner"]
+    for n, k in ((3 * width, width), (width, width), (inner, width), (width, inner)):
+        sizes = {
+            "m": rows, "n": n, "k": k, "batch": 1.0, "left": 0.0, "right": 1.0,
+            "align": float(math.gcd(8, int(n), int(k))), "batched": 0.0, "bias": 1.0, "added": 0.0,
+        }  # fmt: skip
+        yield _product(replace(work, family="product", sizes=sizes))
+    sizes = {
+        "heads": z["batch"] * z["heads"], "queries": z["tokens"], "keys": z["tokens"],
+        "width": width / z["heads"], "causal": 0.0, "mask": z["mask"], "dropout": 0.0,
+    }  # fmt: skip
+    variant = "flash" if s == 2 and not z["mask"] else "efficient"
+    yield _attention(replace(work, family="attention", sizes=sizes, variant=variant))
+    # Queries, keys and values are put apart, heads together; twice a sum and its normalisation.
+    for read, written in ((3, 3), (1, 1), (3, 2), (3, 2)):
+        moved = rows * width * s
+        yield _other(
+            OperatorWork(
+                "other", "", 0.0, read * moved, written * moved, {"row": width}, variant="copy"
+            )
+        )
 
 
 def _convolution(work: OperatorWork, part: str) -> Part:

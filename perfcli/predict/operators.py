@@ -196,6 +196,8 @@ def _estimate_call(work: OperatorWork, target: Target, table: OperatorTable) -> 
         doubts += [doubt] if doubt else []
     if work.variant == "grouped":
         doubts.append("groups are taken to be of the same size")
+    if work.family == "encoder layer":
+        doubts.append("taken as its products, attention and copies, one after the other")
     width = math.sqrt(squares) / seconds
     return TimeEstimate(
         seconds,

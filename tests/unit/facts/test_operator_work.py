@@ -96,6 +96,30 @@ def test_causal_attention_leaves_out_what_the_mask_does() -> None:
     assert found.flops == 2 * 2 * (1 + 2 + 3 + 4) * 8
 
 
+def test_an_encoder_layer_is_its_products_and_its_attention() -> None:
+    """12 rows of 32 elements, 6 in a sequence, whose inside is 64 wide; 4 heads of 8."""
+    names = ("qkv", "proj", "ffn_1", "ffn_2")
+    shapes = ((96, 32), (32, 32), (64, 32), (32, 64))
+    weights = [
+        each
+        for name, shape in zip(names, shapes, strict=True)
+        for part, numbered in (("weight", shape), ("bias", shape[:1]))
+        for each in [tensor(*numbered, name=name.replace("_", f"_{part}_"))]
+    ]
+    source = tensor(2, 6, 32, name="src")
+    operator = "aten._transformer_encoder_layer_fwd.default"
+    found = count(operator, [source, *weights], [source], num_heads=4)
+    rows = [12 * 32 * 96, 12 * 32 * 32, 12 * 32 * 64, 12 * 64 * 32]
+    heads = [2 * 4 * 6 * 8 * 6, 2 * 4 * 6 * 6 * 8]
+    assert found.flops == 2 * sum(rows + heads) == 205_824
+    assert found.family == "encoder layer"
+    assert found.sizes == {
+        "batch": 2, "tokens": 6, "width": 32, "heads": 4, "inner": 64, "mask": 0
+    }  # fmt: skip
+    mask = tensor(2, 6, dtype="int8", name="mask")
+    assert count(operator, [source, *weights, mask], [source], num_heads=4).sizes["mask"] == 1
+
+
 def test_a_convolution_counts_the_pixels_that_it_makes() -> None:
     image = tensor(8, 64, 56, 56, stride=(64 * 56 * 56, 1, 64 * 56, 64))
     made = tensor(8, 128, 28, 28)

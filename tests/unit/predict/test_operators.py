@@ -82,6 +82,19 @@ def test_backward_attention_takes_two_to_four_times_as_long() -> None:
     assert 2 < micros(attention("attention backward")) / micros(attention()) < 4
 
 
+@pytest.mark.parametrize("mask", [0.0, 1.0])
+def test_an_encoder_layer_takes_the_time_of_its_products(mask: float) -> None:
+    """16,384 rows, by the speed of large products on this GPU; what it reads and writes of its
+    inputs and outputs, 92 MB, takes 25 µs."""
+    sizes = {"batch": 32, "tokens": 512, "width": 1024, "heads": 16, "inner": 4096, "mask": mask}
+    flops = 2 * 16384 * (3 * 1024**2 + 1024**2 + 2 * 1024 * 4096) + 4 * 32 * 512 * 512 * 1024
+    layer = OperatorWork("encoder layer", "bf16", flops, 67e6 / 2 + 25e6, 67e6 / 2, sizes)
+    assert 350e6 < flops / micros(layer) < 750e6
+    found = operators.estimate_call(layer, H200)
+    assert found is not None
+    assert "taken as its products" in found.doubts[-1]
+
+
 def test_both_gradients_of_a_convolution_add_up() -> None:
     both = micros(convolution("convolution backward"))
     alone = [
