@@ -178,7 +178,7 @@ def _find_cause(comparison: Comparison) -> Finding | None:
     if because is None or comparison.outcome not in ("worse", "unknown"):
         return None
     every = [f for f in comparison.findings if f.came_with_head]
-    came = [f for f in every if f.code not in ABOUT_NAMES]
+    came = [f for f in every if f.code not in ABOUT_NAMES and _may_explain(f, comparison)]
     decided = next((f for f in came if f.code == because.code), None)
     most = max((_count_cost(f) for f in came), default=0.0)
     if decided is None and most > LEAST_SHARE:
@@ -203,6 +203,28 @@ LEAST_SHARE = 0.005
 """Of the step: what costs less is no cause by its cost."""
 ABOUT_AS_MUCH = 0.5
 """The part of the highest cost from which on costs can't be told apart."""
+
+
+LEAST_OF_CHANGE = 0.2
+"""What costs less of what the step takes more is not why."""
+
+
+def _may_explain(finding: Finding, comparison: Comparison) -> bool:
+    """Return whether a finding is about what got worse, and large enough for it: a launch's time on
+    the host lengthens no step of the device, and a lost fusion's takes no memory."""
+    because, estimate = comparison.because, comparison.estimate
+    if because is None or finding.code == because.code or comparison.outcome != "worse":
+        return True
+    memory = next((c for c in comparison.totals if c.metric == "peak_memory_bytes"), None)
+    if memory is not None and because.change.startswith(units.title(memory.metric)):
+        grew = (memory.head or 0) - (memory.base or 0)
+        moved = finding.amount or 0.0 if finding.metric.endswith("_bytes") else 0.0
+        return moved >= LEAST_OF_CHANGE * grew
+    if estimate is None or not because.change.startswith("estimated") or finding.cost is None:
+        return True
+    grew = estimate.head.seconds - estimate.base.seconds
+    of_host = finding.subject == "host" and not estimate.head.waits_for_host
+    return not of_host and finding.cost.seconds >= LEAST_OF_CHANGE * grew
 
 
 def _count_cost(finding: Finding) -> float:

@@ -24,6 +24,7 @@ from perfcli.diff.verdict.conclude import conclude
 from perfcli.loading import registry
 from perfcli.model import (
     Comparison,
+    Cost,
     Document,
     Finding,
     KernelFacts,
@@ -348,3 +349,49 @@ def test_an_option_that_changed_a_kernel_is_not_said_to_have_changed_none() -> N
     variant = Variant("b", options={"online_softmax": False})
     comparison = compare(weighed_run(one, id="a"), weighed_run(other, id="b", variant=variant))
     assert not any("changed no kernel" in line for line in lines_of(comparison))
+
+
+@pytest.mark.parametrize(
+    ("code", "subject", "seconds", "named"),
+    [
+        ("PC103", "", 25e-6, True),
+        ("PC501", "", 2e-6, False),  # of 30 µs that the step takes more
+        ("PC601", "host", 46e-6, False),  # which the device does not wait for
+    ],
+)
+def test_a_cause_accounts_for_the_longer_step(
+    code: str, subject: str, seconds: float, named: bool
+) -> None:
+    cost = Cost(seconds, seconds / 2, seconds * 2, 0.3)
+    finding = Finding(
+        code, "warning", "it is slow", (0,), appearance="new", cost=cost, subject=subject
+    )
+    comparison = conclude(replace(estimated("slower", 1.2, 1.5), findings=(finding,)))
+    text = shown(screen().comparison(comparison))
+    assert text.startswith("SLOWER")
+    assert (f"cause   {code} it is slow" in text) == named
+
+
+@pytest.mark.parametrize(("amount", "named"), [(9e8, True), (1e8, False), (None, False)])
+def test_a_cause_accounts_for_the_memory(amount: float | None, named: bool) -> None:
+    """Of 1 GB more: a finding that costs time takes none."""
+    one, other = (
+        run([kernel("triton_poi_fused_a_0", "1", text=text)], id=text, peak=peak)
+        for text, peak in (("base", 10**9), ("head", 2 * 10**9))
+    )
+    metric = "passed_bytes" if amount else "launches"
+    cost = Cost(1e-5, 5e-6, 2e-5, 0.3)
+    finding = Finding(
+        "PC501",
+        "warning",
+        "lost",
+        (0,),
+        appearance="new",
+        metric=metric,
+        amount=amount or 5,
+        cost=cost,
+    )
+    comparison = conclude(replace(compare(one, other), findings=(finding,)))
+    text = shown(screen().comparison(comparison))
+    assert text.startswith("WORSE  peak memory 1 GB → 2 GB")
+    assert ("cause   PC501 lost" in text) == named
