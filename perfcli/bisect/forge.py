@@ -128,7 +128,9 @@ class Forge:
         """Yield codes by name; what the others have in common is compiled once."""
         if not missing:
             return
-        base = _common_base(list(missing.values()), self.request.jobs + 1)
+        base = None
+        if self.request.script is None:  # what a script does besides is not done in two processes
+            base = _common_base(list(missing.values()), self.request.jobs + 1)
         asked = dict(missing)
         if base is not None and not self._unread.has(base):
             asked.setdefault(_name_of(base), base)

@@ -35,7 +35,7 @@ from perfcli.search.result import Culprits, Direction, Status
 from perfcli.worker.roles import Generator
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import identify
-from perfcli.workflow.request import Question, check_compiled, choose_device
+from perfcli.workflow.request import Question, check_compiled, choose_device, read_reference
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle
 from perfcli.workflow.worktrees import Worktrees
 
@@ -266,6 +266,11 @@ def _setting(
         return None
     if metric.kind == "memory" and not timing.typed and question.device == "cpu":
         return None
+    if read_reference(question.scenario).script is not None and metric.kind == "time":
+        raise PerfcliError(
+            f"{metric.name} is measured, and steps of scripts are not timed: estimated-time says "
+            "how long they take by estimate, or name what is compiled, path/to/file.py:name"
+        )
     setting = settle(question, timing, context)
     if metric.kind == "memory":
         return setting if setting and setting.device == "cuda" else None

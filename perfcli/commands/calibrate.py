@@ -53,6 +53,7 @@ def calibrate(
     from perfcli.calibrate.run import Calibrating, calibrate_gpu, check_estimates
     from perfcli.console import output
     from perfcli.console.notes import Notes
+    from perfcli.loading.references import parse_reference
 
     output.check_writable(json)
     if check is not None:
@@ -68,6 +69,11 @@ def calibrate(
             "--smoke is only a trial, which must not replace a calibration: give -o FILE"
         )
     output.check_writable(file)
+    if scripts := [text for text in also or () if parse_reference(text).script is not None]:
+        raise PerfcliError(
+            f"{scripts[0]} is a script, and steps of scripts are not timed: name a model in it, "
+            "--also FILE.py:NAME"
+        )
     asked = Calibrating(file, tuple(also or ()), smoke, python, jobs or os.cpu_count() or 1)
     calibrate_gpu(asked, json, Notes(quiet))
     return 0

@@ -15,7 +15,7 @@ from perfcli.compile.branching import Alone, Branches
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.capture.collecting import Report
 from perfcli.compile.capture.definition import Definition, parse_definition, strip_comments
-from perfcli.compile.session import Session, finish, set_options, trace
+from perfcli.compile.session import Session, finish, set_options, trace, trace_script
 from perfcli.compile.stand_in.decisions import Assumptions
 from perfcli.model import CompileRequest, Generated, Workload
 
@@ -45,7 +45,8 @@ def generate(
         # The engine's threads would not survive a fork.
         with reads.watch_reads(branches.before) as watched:
             with session.phase("trace"), torch.autograd.set_multithreading_enabled(False):
-                capture, built, traced = trace(session, sources)
+                follow = trace_script if request.script else trace
+                capture, built, traced = follow(session, sources)
             # A run notes the values of some options: that is no use of them.
             unread = watched.unread()
     finally:

@@ -165,7 +165,7 @@ def _compile_offline(session: Session) -> Bundle:
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir), session.told)
     try:
         with session.phase("trace"):
-            follow = _trace_script if request.script else trace
+            follow = trace_script if request.script else trace
             capture, built, traced = follow(session, pool)
         return finish(session, capture, built, traced, pool)
     finally:
@@ -321,7 +321,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     return capture, built, traced
 
 
-def _trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
+def trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile import recompiling
     from perfcli.compile.capture import settings
     from perfcli.compile.ranks import group

@@ -219,6 +219,16 @@ def test_direction_is_of_the_catalogue(perfcli: Any) -> None:
     assert (result.code, "improve or worsen" in result.complaint) == (2, True)
 
 
+def test_steps_of_scripts_are_not_timed(perfcli: Any) -> None:
+    Path("train.py").write_text("import torch\nf = torch.compile(abs)\nf(1)\n")
+    result = perfcli("bisect-config", "train.py --n 3", "-m", "time", "--device", "cpu")
+    assert result.code == 2
+    assert "steps of scripts are not timed: estimated-time" in result.complaint
+    result = perfcli("bisect-config", "train.py --n 3", "-m", "spills", *bad(f"{MAX_READS}=1000"))
+    assert f"to blame: {MAX_READS}=1000" in result.out
+    assert "perfcli compare 'train.py --n 3' " in result.out
+
+
 def test_no_variant_compiles(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFCLI_FAKE", "compile:all")
     result = perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"))

@@ -259,3 +259,10 @@ def test_targets_of_another_vendor_than_the_chosen_file_have_no_estimates(
     assert "2031-12-24" in rows["h200"] and "none" in rows["mi300x"]
     Path("mine.json").write_text("{")
     assert "is no calibration file" in perfcli("targets").complaint
+
+
+def test_scripts_are_refused_at_once(perfcli: Any) -> None:
+    Path("train.py").write_text("import torch\nf = torch.compile(abs)\nf(1)\n")
+    result = perfcli("calibrate", "--also", "train.py")
+    assert result.code == 2
+    assert "train.py is a script, and steps of scripts are not timed" in result.complaint

@@ -15,7 +15,7 @@ from perfcli.bisect.space import Space
 from perfcli.errors import PerfcliError
 from perfcli.fake.executor import FakeGenerator
 from perfcli.machine import targets
-from perfcli.model import Bundle, CompileRequest, Generated, Variant
+from perfcli.model import Bundle, CompileRequest, Generated, ScriptCommand, Variant
 from perfcli.worker.roles import Made
 
 REQUEST = CompileRequest("x", {"layers": 1}, None, Variant(""), "cuda", targets.get("h100"))
@@ -53,3 +53,25 @@ def test_a_value_that_is_not_known_is_no_failure_to_compile() -> None:
     (code,) = then.codes([DEFAULTS])
     assert code.name is not None
     assert then.value(DEFAULTS, code.name) > 0
+
+
+class Watched(FakeGenerator):
+    """Notes what it is asked to compile once for all."""
+
+    def generate(
+        self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
+    ) -> Iterator[tuple[int, Made]]:
+        self.base = base
+        return super().generate(requests, base)
+
+
+def test_a_script_is_run_from_its_start_for_each_variant() -> None:
+    """What it does besides compiling, a fork in its midst would do twice."""
+    wanted = [{"triton.multi_kernel": n} for n in range(3)]
+    generator, known = Watched(), Knowledge()
+    space = Space((), {}, {})
+    Forge(generator, REQUEST, space, METRICS["kernels"], known).codes(wanted)
+    assert generator.base is not None
+    request = replace(REQUEST, script=ScriptCommand("train.py"))
+    Forge(generator, request, space, METRICS["kernels"], Knowledge()).codes(wanted)
+    assert generator.base is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,21 @@ def test_settings_of_each_call(run_script: RunScript) -> None:
     # One call of the first, then a round of three layers that share one graph.
     names = [launch.graph for launch in run.launches]
     assert names == ["inference 0", "inference 1", "inference 1", "inference 1"]
+
+
+def test_a_search_compiles_the_same_kernels(
+    run_script: RunScript, warm_process: WarmProcess, tmp_path: Path
+) -> None:
+    options = {"split_reductions": False}
+    run = run_script("layers.py", options=options)
+    request = replace(
+        CompileRequest("", {}, None, Variant(""), "cuda", targets.get("h100")),
+        cache_dir=str(environment.cache_dir()),
+    )
+    program = SCRIPTS.parent / "generated_script.py"
+    found = warm_process.call(request, program, str(SCRIPTS / "layers.py"), options)
+    assert found == [[each.name, each.source_hash, each.launches] for each in run.kernels]
+    assert len(found) == 2
 
 
 # Their own words, huggingface_hub 1.33 and transformers 5.17, of which none is needed for this.
