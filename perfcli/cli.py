@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import re
 import signal
 import sys
 import threading
@@ -121,7 +122,7 @@ class _Commands(Mapping[str, Any]):
         module = name_module(name)
         command: Command = getattr(import_module(f"perfcli.commands.{module}"), module)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        kind = _TakingScripts if name in _TAKE_SCRIPTS else TyperCommand
+        kind = _TakingScripts if name in _TAKE_SCRIPTS else _TakingModules
         alone.command(name, cls=kind)(_guarded(command))
         return typer.main.get_command(alone)
 
@@ -132,7 +133,30 @@ class _Commands(Mapping[str, Any]):
         return len(NAMES)
 
 
-class _TakingScripts(TyperCommand):
+class _TakingModules(TyperCommand):
+    """Takes ``"-m package.train 8"``, which is one word, for something to compile, and for no
+    option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own = args.index("--") if "--" in args else len(args)
+        held = [f" {w}" if n < own and _MODULE.match(w) else w for n, w in enumerate(args)]
+        rest = super().parse_args(ctx, held)
+        for name, given in ctx.params.items():
+            if isinstance(given, list):
+                ctx.params[name] = [_release_module(each) for each in given]
+            else:
+                ctx.params[name] = _release_module(given)
+        return rest
+
+
+_MODULE = re.compile(r"-m\s+\S")
+
+
+def _release_module(given: Any) -> Any:
+    return given[1:] if isinstance(given, str) and _MODULE.match(given, 1) else given
+
+
+class _TakingScripts(_TakingModules):
     """Leaves to a script what is no option of the command: its words stand behind those of the
     command, with the ``--`` that separates them. Anything else gets no unknown options."""
 

@@ -136,7 +136,8 @@ def split_words(
     base's: nothing was typed, or what stands in its place is an argument already. Arguments are
     those of each script among them."""
     words = [*([] if head is None else [head]), *arguments]
-    named = words and base != "-m" and not words[0].startswith("-")
+    option = words and words[0].startswith("-") and not re.match(r"-m\s", words[0])
+    named = words and base != "-m" and not option
     sides = [base, words.pop(0) if named else ""]
     scripts = [text for text in sides if text and (forced or begins_script(text))]
     if words and not scripts:

@@ -96,3 +96,13 @@ def test_the_list_of_commands_is_not_cut_off(perfcli: Any, monkeypatch: pytest.M
         for name, line in lines.items():
             assert [shown for shown in listed if shown.split() == [name, *line.split()]], name
     assert max(map(len, listed)) <= 80
+
+
+def test_modules_in_quotes_are_two_sides(perfcli: Any) -> None:
+    Path("pkg").mkdir()
+    Path("pkg/fit.py").write_text("import torch\ntorch.compile(abs)(1)\n")
+    # Neither p nor j nor q in it is an option.
+    result = perfcli("compare", "-m pkg.fit 3 qj", "-m pkg.fit 4 qj", "--no-time")
+    assert (result.code, "-m pkg.fit 3 qj → -m pkg.fit 4 qj" in result.out) == (0, True)
+    result = perfcli("bisect-config", "-m pkg.fit 3", "-m", "loads", "--bad", "max_fusion_size=1")
+    assert "-m pkg.fit 3 · h100" in result.out

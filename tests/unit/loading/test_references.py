@@ -199,6 +199,8 @@ def test_words_that_nothing_takes(words: tuple[object, ...], said: str) -> None:
         (("train.py --lr 1", "train.py --lr 2"), ("train.py --lr 1", "train.py --lr 2")),
         (("train.py", "261123-015646-ccwb", ["-x"]), ("train.py -x", "261123-015646-ccwb")),
         (("-m", "pkg.train", ["x"]), ("-m pkg.train x", "")),
+        (("-m pkg.fit 3", "-m pkg.fit 4"), ("-m pkg.fit 3", "-m pkg.fit 4")),
+        (("-m", "pkg.fit", ["-m pkg.fit 4"]), ("-m pkg.fit '-m pkg.fit 4'", "")),
     ],
 )
 def test_two_sides(words: tuple[object, ...], sides: tuple[str, str]) -> None:
