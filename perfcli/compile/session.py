@@ -182,10 +182,10 @@ def set_options(request: CompileRequest) -> None:
 def _compile_on_device(session: Session) -> Bundle:
     with session.phase("import"):
         _import_inductor()
-    from perfcli.compile import on_device, tracing, vectors
+    from perfcli.compile import cpp_cache, on_device, tracing
     from perfcli.compile.capture import settings
 
-    vectors.keep_probes(session.request.cache_dir)
+    cpp_cache.keep_cpp_work(session.request.cache_dir)
     tracing.set_options(session.request.variant.options)
     settings.reset_counters()
     with session.phase("trace"):
@@ -230,10 +230,10 @@ def import_torch(request: CompileRequest) -> tuple[Any, ...]:
 
             # Generated loops are split among this many; with one there is no parallel region.
             torch.set_num_threads(request.threads)
-    from perfcli.compile import tracing, vectors
+    from perfcli.compile import cpp_cache, tracing
 
     tracing.prepare()
-    vectors.keep_probes(request.cache_dir)
+    cpp_cache.keep_cpp_work(request.cache_dir)
     return keep
 
 

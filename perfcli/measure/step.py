@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from typing import Any
 
-from perfcli.compile import tracing, tuning, vectors
+from perfcli.compile import cpp_cache, tracing, tuning
 from perfcli.compile.building import Built, build_users_workload
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
@@ -89,7 +89,7 @@ def prepare(request: MeasureRequest, report: Callable[[str], None] = lambda phas
     asked = request.compile
     _use_device(request)
     tracing.generate_here()
-    vectors.keep_probes(asked.cache_dir)
+    cpp_cache.keep_cpp_work(asked.cache_dir)
     tracing.set_options(asked.variant.options)
     with translate_out_of_memory(request.side, asked):
         # The same weights and inputs on both sides, whatever was drawn before.

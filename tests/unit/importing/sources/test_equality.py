@@ -98,8 +98,8 @@ def scenario():
 TRAINING = """
 import os, torch, model
 from torch._inductor.codecache import CppPythonBindingsCodeCache
-from perfcli.compile import vectors
-vectors.keep_probes(os.environ["PERFCLI_CACHE_DIR"])
+from perfcli.compile import cpp_cache
+cpp_cache.keep_cpp_work(os.environ["PERFCLI_CACHE_DIR"])
 nothing = lambda *arguments: None
 CppPythonBindingsCodeCache.load_pybinding_async = lambda *_, **__: lambda: nothing
 torch.set_num_threads(1)
