@@ -54,7 +54,7 @@ def _keep_headers(folder: Path) -> None:
     itself. Inductor names them by compiler, flags and all that they include, and locks them, so
     that processes can share them. Raises AttributeError where torch does not do so, and OSError
     where nothing can be written there."""
-    codecache = importlib.import_module("torch._inductor.codecache")
+    codecache: Any = importlib.import_module("torch._inductor.codecache")
     precompile, _ = codecache._precompile_header, codecache._HEADER_DIR
     locks = Path(codecache._HEADER_LOCK_DIR).name
     (folder / locks).mkdir(parents=True, exist_ok=True)
