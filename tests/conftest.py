@@ -12,6 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 from once import compute_once, find_run_folder
+from rewriting import rewrite_asserts
 from warm import WarmProcess
 
 from perfcli.model import Bundle
@@ -20,6 +21,12 @@ from perfcli.worker.template import TemplateProcess
 
 # What is collected stays until the end: nobody need look through it, now or while tests run.
 gc.disable()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Runs before xdist's, which starts the workers."""
+    if processes := getattr(session.config.option, "numprocesses", None):
+        rewrite_asserts(session.config, processes)
 
 
 def pytest_collection_finish() -> None:
