@@ -211,7 +211,7 @@ def backward(result: Any, gradient: Callable[[Any], Any] | None = None) -> None:
     if not outputs:
         raise UserCodeFailed(
             "nothing to back-propagate: no output of the model requires a gradient "
-            "(use mode=forward, or return a loss)"
+            "(return a loss, use mode=forward, or mode=step where it runs its own backward)"
         )
     torch.autograd.backward(outputs, [(gradient or torch.ones_like)(t) for t in outputs])
 

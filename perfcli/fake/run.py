@@ -235,6 +235,8 @@ def make_up_run(request: CompileRequest) -> Bundle:
         settings={name: settings[name] for name in (_MAX_READS, _MIX_ORDER)},
         threads=request.threads,
         inputs=request.inputs,
+        script=request.script,
+        world=request.world,
     )
     return Bundle(run, blobs)
 

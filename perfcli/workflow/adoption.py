@@ -3,6 +3,8 @@ was not typed."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -13,12 +15,16 @@ from perfcli.errors import PerfcliError
 from perfcli.loading import registry
 from perfcli.loading.builders import check_builder
 from perfcli.loading.inputs import join_inputs
-from perfcli.loading.references import Reference, parse_reference
+from perfcli.loading.references import Reference, join_words, parse_reference
 from perfcli.model import Run, Scalar, Variant
 from perfcli.names import public
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import list_foreign
 from perfcli.workflow.request import Question, Side, read_reference
+
+
+_HARMLESS = re.compile(r"[\w.,=+-]*")
+"""An argument of a script that names no file of another folder, and no command."""
 
 
 def adopt(question: Question, side: Side, run: Run, context: Context) -> tuple[Question, Side]:
@@ -29,7 +35,7 @@ def adopt(question: Question, side: Side, run: Run, context: Context) -> tuple[Q
     adopted = question
     for each in taken:
         adopted = replace(adopted, **each)
-    own = _take_variant(side, run, context)
+    own = _take_arguments(_take_variant(side, run, context), run, text, context)
     if said := " ".join(_describe(question, adopted, side, own)):
         context.notes.say(f"{text}: compiled as run {run.id} was, with {said}")
     return adopted, own
@@ -69,6 +75,24 @@ def _take_workload(question: Question, side: Side, run: Run, text: str) -> Itera
         yield {"vary": varied}
     if run.inputs and (is_same or _needs_inputs(reference, question, side)):
         yield {"inputs": join_inputs(run.inputs, question.inputs)}
+
+
+def _take_arguments(side: Side, run: Run, text: str, context: Context) -> Side:
+    """Return the side with the run's arguments behind its script, where it is the same script and
+    none were typed."""
+    own, script = read_reference(text).script, run.script
+    if own is None or script is None or own.arguments or not script.arguments:
+        return side
+    names = [(each.module, PurePath(each.path).name) for each in (own, script)]
+    if names[0] != names[1]:
+        return side
+    if not context.trust and not all(map(_HARMLESS.fullmatch, script.arguments)):
+        context.notes.warn(
+            f"run {run.id} was called with {shlex.join(script.arguments)}, which is not taken "
+            "over: only its file names it (type it as well, or give --trust-run)"
+        )
+        return side
+    return replace(side, scenario=join_words(text, script.arguments))
 
 
 def _is_same(reference: Reference, run: Run) -> bool:
@@ -145,6 +169,9 @@ def _take_variant(side: Side, run: Run, context: Context) -> Side:
 
 def _describe(before: Question, after: Question, side: Side, own: Side) -> Iterator[str]:
     """Yield what was taken over, as it would be typed."""
+    typed = side.scenario or before.scenario
+    if own.scenario and own.scenario != typed:
+        yield own.scenario.removeprefix(typed).strip()
     for name in ("target", "device", "vary", "steps"):
         if getattr(before, name) != getattr(after, name):
             yield f"--{name} {getattr(after, name)}"

@@ -169,6 +169,39 @@ def test_what_is_typed_counts_instead(perfcli: Any) -> None:
     assert run.variant.options == {"split_reductions": True}
 
 
+SCRIPT = "import sys\nif __name__ == '__main__': ...\n"
+
+
+@pytest.mark.parametrize("base", [True, False])
+def test_arguments_of_a_script_are_taken_over(perfcli: Any, base: bool) -> None:
+    Path("train.py").write_text(SCRIPT)
+    made = ["train.py", "--layers", "8"]
+    result, run = run_and_compare(perfcli, made, "train.py", base=base)
+    assert result.code == 0, result.err
+    assert (run.scenario, run.script.arguments) == ("train.py --layers 8", ("--layers", "8"))
+    assert "with --layers 8" in result.err
+
+
+def test_arguments_that_were_typed_and_those_of_another_script_stay(perfcli: Any) -> None:
+    for name in ("train.py", "other.py"):
+        Path(name).write_text(SCRIPT)
+    made = ["train.py", "--layers", "8"]
+    _, run = run_and_compare(perfcli, made, "train.py 4")
+    assert run.script.arguments == ("4",)
+    _, run = run_and_compare(perfcli, made, "other.py")
+    assert run.script.arguments == ()
+
+
+def test_arguments_that_name_files_need_trust(perfcli: Any) -> None:
+    Path("train.py").write_text(SCRIPT)
+    made = ["train.py", "--config", "/tmp/a.py"]
+    result, run = run_and_compare(perfcli, made, "train.py")
+    assert "was called with --config /tmp/a.py, which is not taken over: only its" in result.err
+    assert run.script.arguments == ()
+    _, run = run_and_compare(perfcli, made, "train.py", "--trust-run")
+    assert run.script.arguments == ("--config", "/tmp/a.py")
+
+
 def test_inputs_are_taken_over(perfcli: Any) -> None:
     made = ["model.py:Net", "--input", "8,64:bf16"]
     _, same = run_and_compare(perfcli, made, "model.py:Net")
