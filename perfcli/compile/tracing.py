@@ -130,6 +130,7 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     with watch_breaks() as places:
         call_compiled(workload, compiled, capture, back)
         notes, breaks = list_notes(counters), count_breaks(counters)
+        notes += () if capture.graphs else _name_wrapped(workload.call)
         if workload.mode == "step":
             called = len(capture.call_order)
             capture.eager.clear()
@@ -183,6 +184,21 @@ def _skipped_frames(counters: Any) -> tuple[str, ...]:
     reasons = [*counters["unimplemented"], *counters["graph_break"]]
     why = f": {str(reasons[0]).splitlines()[0][:HEADLINE]}" if reasons else ""
     return (f"Dynamo left {skipped} of {frames['total']} functions to run eagerly{why}",)
+
+
+def _name_wrapped(call: Any) -> tuple[str, ...]:
+    """Return a note where ``DistributedDataParallel`` wraps one of torch's own modules: it breaks
+    the graph in front of the module, and Dynamo compiles no function of torch.nn by itself. Seen
+    with torch 2.13, on the CPU with gloo as well."""
+    module = getattr(call, "module", None)
+    wrapped = type(call).__name__ == "DistributedDataParallel"
+    if not wrapped or not type(module).__module__.startswith("torch."):
+        return ()
+    return (
+        f"torch.compile compiles nothing of DistributedDataParallel(nn.{type(module).__name__}), "
+        "on a device neither: wrap a module of a class of your own, or compile it before it is "
+        "wrapped",
+    )
 
 
 @contextlib.contextmanager

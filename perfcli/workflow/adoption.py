@@ -22,7 +22,6 @@ from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import list_foreign
 from perfcli.workflow.request import Question, Side, read_reference
 
-
 _HARMLESS = re.compile(r"[\w.,=+-]*")
 """An argument of a script that names no file of another folder, and no command."""
 

@@ -461,7 +461,7 @@ def test_a_graph_that_inductor_cannot_compile_is_named(compile_run: Compile) -> 
 
 
 def test_no_output_that_needs_a_gradient(compile_run: Compile) -> None:
-    with pytest.raises(PerfcliError, match="nothing to back-propagate.*mode=step"):
+    with pytest.raises(PerfcliError, match=r"nothing to back-propagate.*mode=step"):
         compile_run("called_twice.py", params=TRAINING)
 
 

@@ -36,3 +36,13 @@ def test_graphs_are_split_where_buckets_end_and_each_is_sent_once(compile_run: C
     ]
     sent = [call.work and call.work.sizes["sent"] for call in calls["c10d.broadcast_"]]
     assert sent == [2 * 4096, 8]
+
+
+@pytest.mark.torch
+def test_what_torch_compiles_nothing_of_is_said(compile_run: Compile) -> None:
+    """A real group of one rank (gloo, torch 2.13) has no graph either; with a group of its own and
+    with the one that is there from the start."""
+    run = compile_run("data_parallel.py:sequential", world=8)
+    assert (len(run.kernels), len(run.graphs)) == (0, 0)
+    (note,) = [note for note in run.notes if "DistributedDataParallel" in note]
+    assert note.startswith("torch.compile compiles nothing of DistributedDataParallel(nn.Sequen")
