@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcli import __version__
+from perfcli.compile.asked_variables import AskedVariables
 from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
 from perfcli.compile.capture.collecting import STOPPED, Report, collect
@@ -129,11 +130,17 @@ class Session:
     build: Callable[[Any], Any] | None = None
     """Makes a ``Built`` under a ``FakeTensorMode``; None: the request's scenario does."""
     opened: OpenedFiles | None = None
+    asked: AskedVariables | None = None
 
     def __post_init__(self) -> None:
         users = self.request.script is not None or is_user_file(self.request.scenario)
         if self.build is None and users:
             self.opened = OpenedFiles()
+
+    def listen_to_variables(self) -> None:
+        """Note from now on, when torch is imported, which variables the user's code asks for."""
+        if self.opened is not None:
+            self.asked = AskedVariables()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -160,6 +167,7 @@ def _compile_offline(session: Session) -> Bundle:
     with session.phase("import"):
         session.keep = import_torch(request)
         set_options(request)
+    session.listen_to_variables()
     from perfcli.compile.binaries.pool import KernelPool
 
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir), session.told)
@@ -188,6 +196,7 @@ def _compile_on_device(session: Session) -> Bundle:
     cpp_cache.keep_cpp_work(session.request.cache_dir)
     tracing.set_options(session.request.variant.options)
     settings.reset_counters()
+    session.listen_to_variables()
     with session.phase("trace"):
         if session.request.script:
             tracing.generate_here()  # a script may compile the same graph twice
@@ -414,6 +423,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         settings=settings.settings(),
         counters=settings.counters(),
         sources=list_user_sources() | (session.opened.list_sources() if session.opened else {}),
+        asked_variables=session.asked.list_variables() if session.asked else {},
         recompilations=session.recompilations,
         compile_work=session.work,
         graph_obstacles=capture.list_obstacles(),

@@ -7,6 +7,7 @@ torch takes seconds and belongs in a worker.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -180,6 +181,12 @@ def clean_environment(environ: Mapping[str, str], overrides: Mapping[str, str]) 
     Inductor or Triton, plus what the variant asks for."""
     kept = {name: value for name, value in environ.items() if not _is_code_variable(name)}
     return {**kept, **overrides}
+
+
+def hash_value(value: str | None) -> str:
+    """Return the SHA-256 of a variable's value, which may be a secret; empty where it is not
+    set."""
+    return "" if value is None else hashlib.sha256(os.fsencode(value)).hexdigest()
 
 
 def _is_code_variable(name: str) -> bool:

@@ -185,6 +185,9 @@ class Run:
     """Hash of everything that decides the result and is known before compiling."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The user's own source files that the run imported: path to SHA-256."""
+    asked_variables: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the environment that the user's code asked for: name to SHA-256 of the
+    value, empty where it was not set."""
     world: int = 1
     """Ranks of the process group, of which the first one was compiled."""
     threads: int | None = None

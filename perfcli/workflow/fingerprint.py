@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -16,7 +15,7 @@ import perfcli
 from perfcli.loading.references import find_file, split_revision
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
-from perfcli.model import CompileRequest
+from perfcli.model import CompileRequest, Run
 from perfcli.predict.calibration import name_operators
 
 # Parts of perfcli that can't change what a run holds.
@@ -43,8 +42,6 @@ _HARMLESS = (
     "diagnosis.py",
     "units.py",
 )
-_ASKED = re.compile(r"(?:environ(?:\.get)?|getenv)\s*[\[(]\s*['\"](\w+)['\"]")
-"""``os.environ["BATCH"]``, ``os.environ.get("BATCH")``, ``os.getenv("BATCH")``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,8 @@ def make_job(request: CompileRequest, interpreter: Interpreter) -> Job:
 
 def _fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:
     """Return the SHA-256 of everything that decides a run and is known before compiling. What a
-    user's file imports is not known yet: ``list_edited`` checks that afterwards."""
+    user's file imports and asks for is not known yet: ``list_edited`` and ``list_set_anew`` check
+    that afterwards."""
     variant = request.variant
     document = identify(request, interpreter) | {
         "options": dict(variant.options),
@@ -97,7 +95,6 @@ def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any
         "triton": interpreter.triton,
         "distributions": interpreter.distributions,
         "variables": environment.clean_environment(variables, {}),
-        **({"read": read} if (read := _read_variables(request)) else {}),
         "perfcli": _code_hash(),
     }
 
@@ -115,23 +112,17 @@ def _identify_script(request: CompileRequest) -> dict[str, Any]:
     }
 
 
-def _read_variables(request: CompileRequest) -> dict[str, str]:
-    """Return the variables that a user's file names where it asks for one, as they are here."""
-    path = find_file(request.scenario)
-    if request.script is not None and request.script.module:
-        module = f"{request.script.path.replace('.', os.sep)}.py"
-        path = os.path.join(request.folder, module)
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
-    except OSError:
-        return {}
-    names = sorted(set(_ASKED.findall(text)))
-    return {name: os.environ[name] for name in names if name in os.environ}
-
-
 def list_edited(sources: Mapping[str, str]) -> list[str]:
     """Return the files that no longer have the SHA-256 that they had when a run imported them."""
     return [path for path, digest in sources.items() if _hash_file(path) != digest]
+
+
+def list_set_anew(run: Run) -> list[str]:
+    """Return the variables that no longer have the value that they had when a run's code asked for
+    them."""
+    now = environment.clean_environment(os.environ, run.variant.env)
+    asked = run.asked_variables.items()
+    return [name for name, sha in asked if environment.hash_value(now.get(name)) != sha]
 
 
 def _hash_scenario(reference: str) -> str:

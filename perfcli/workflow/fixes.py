@@ -33,7 +33,7 @@ from perfcli.names import public
 from perfcli.options import assignments
 from perfcli.options.assignments import Catalogue
 from perfcli.workflow.context import Context
-from perfcli.workflow.fingerprint import list_edited, make_job
+from perfcli.workflow.fingerprint import list_edited, list_set_anew, make_job
 from perfcli.workflow.obtain import Obtained, _describe_kept, list_foreign, obtain
 from perfcli.workflow.request import describe, recompile
 
@@ -372,6 +372,11 @@ def _check_unchanged(run: Run) -> None:
     if edited := list_edited(run.sources):
         raise PerfcliError(
             f"{edited[0]} is not what it was when the run was compiled: compile the run anew"
+        )
+    if other := list_set_anew(run):
+        raise PerfcliError(
+            f"the variable {other[0]}, which the run's code asks for, is not what it was when the "
+            "run was compiled: set it so, or compile the run anew"
         )
 
 

@@ -28,7 +28,7 @@ from perfcli.predict.step import name_estimator
 from perfcli.storing import store
 from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context
-from perfcli.workflow.fingerprint import Job, list_edited
+from perfcli.workflow.fingerprint import Job, list_edited, list_set_anew
 from perfcli.workflow.request import Question, Side, order_jobs, read_reference
 from perfcli.workflow.worktrees import Worktrees
 
@@ -251,8 +251,8 @@ def _describe_kept(stored: Sequence[Obtained]) -> str:
 
 
 def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
-    """Return the newest stored run of this job, if the files that it imported are still the
-    same."""
+    """Return the newest stored run of this job, if the files that it imported and the variables
+    that it asked for are still the same."""
     known = store.find(job.fingerprint)
     if known is None:
         return None
@@ -261,7 +261,7 @@ def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
     except PerfcliError as error:
         notes.warn(f"{error}; compiling again")
         return None
-    if list_edited(run.sources) or not _is_of(run, job.request):
+    if list_edited(run.sources) or list_set_anew(run) or not _is_of(run, job.request):
         return None
     notes.say(f"{run.variant.name}: nothing changed since run {run.id}{again}")
     return Obtained(run, known.path)

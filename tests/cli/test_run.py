@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from perfcli import cli, commands
 from perfcli.commands import compare
 from perfcli.console.notes import Notes, Reporter
 from perfcli.machine import environment
+from perfcli.machine.environment import hash_value
 from perfcli.model import Bundle
 from perfcli.predict.step import estimate_step
 from perfcli.storing import store
@@ -526,17 +528,30 @@ def test_steps_are_those_of_a_script(perfcli: Any, tmp_path: Path) -> None:
     assert "--steps 5 is for scripts, and rmsnorm is none" in result.err
 
 
-@pytest.mark.parametrize("script", [False, True])
-def test_a_variable_that_the_file_asks_for_is_part_of_what_is_compiled(
-    perfcli: Any, monkeypatch: pytest.MonkeyPatch, script: bool
+def test_another_value_of_a_variable_that_was_asked_for_makes_another_run(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends = "if __name__ == '__main__':\n    build()\n" if script else ""
-    text = f"import os\ndef build(): return os.environ.get('ROWS', '1')\n{ends}"
-    Path("model.py").write_text(text)
-    typed = ("run", "model.py", *(["--script"] if script else []))
+    """The value counts that the variant sets, where it sets one; so does that there was none."""
+    from perfcli.fake.executor import FakeExecutor
+
+    compile_ = FakeExecutor.compile
+
+    def ask(self: FakeExecutor, *arguments: Any) -> Any:
+        for bundle in compile_(self, *arguments):
+            env = {**os.environ, **bundle.run.variant.env}
+            asked = {name: hash_value(env.get(name)) for name in ("ROWS", "COLUMNS_OF_IT")}
+            yield replace(bundle, run=replace(bundle.run, asked_variables=asked))
+
+    monkeypatch.setattr(FakeExecutor, "compile", ask)
+    typed = ("run", "softmax")
     monkeypatch.setenv("OTHER", "1")
     assert perfcli(*typed).code == 0
-    monkeypatch.setenv("OTHER", "2")
-    assert "nothing changed since run" in perfcli(*typed).err
-    monkeypatch.setenv("ROWS", "8")
-    assert "nothing changed since run" not in perfcli(*typed).err
+    for name, value, again in (
+        ("OTHER", "2", True),
+        ("ROWS", "8", False),
+        ("ROWS", "8", True),
+        ("ROWS", "", False),
+        ("COLUMNS_OF_IT", "1", False),
+    ):
+        monkeypatch.setenv(name, value)
+        assert ("nothing changed since run" in perfcli(*typed).err) == again

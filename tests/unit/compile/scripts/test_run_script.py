@@ -552,3 +552,11 @@ def test_an_optimizer_made_before_its_model_is_moved(run_script: RunScript) -> N
 def _move_first(text: str) -> str:
     moved = 'net.to("cuda")\n'
     return text.replace(moved, "").replace("optimizer = ", f"{moved}optimizer = ", 1)
+
+
+def test_variables_that_an_imported_file_asks_for(run_script: RunScript, tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text(
+        "import os\n\nenv = os.environ\nROWS = int(env.get('ROWS_OF_IT', '8'))\n"
+    )
+    text = "import settings\nx = torch.ones(settings.ROWS, device='cuda')\nf(x)\n"
+    assert run_script(BEGIN + text).asked_variables == {"ROWS_OF_IT": ""}
