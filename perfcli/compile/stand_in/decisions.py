@@ -25,7 +25,10 @@ SHORT = (
 SPLITS = (
     "split sizes of mix-order reductions, timed on the device: taken as those without timing (×{})"
 )
-SIZES = "sizes that depend on tensor values outside of a graph: taken as half (×{})"
+SIZES = (
+    "sizes that depend on tensor values outside of a graph: taken as half (×{}); "
+    "-o dynamo.capture_dynamic_output_shape_ops=true may keep what asks for them inside"
+)
 VALUES = "tensor values read outside of a graph: taken as 0.5, 1 or True (×{})"
 FINITE = "gradients that GradScaler looks at: taken as finite, so that the optimizer steps (×{})"
 ASSUMED = 0.5
