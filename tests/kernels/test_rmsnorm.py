@@ -11,15 +11,17 @@ import pytest
 pytestmark = pytest.mark.torch
 
 HALF, SINGLE = "bfloat16", "float32"
-FORWARD = (None, "two-read", "full-tile", "register-tiled", "cooperative", "split")
+NAMED = ("two-read", "full-tile", "register-tiled", "cooperative", "split")
+"""By default short rows are launched just as by full-tile."""
+FORWARD = (None, *NAMED)
 Line = tuple[str, int, int, str, int | None, str | None, str]
 
 LINES: list[Line] = [
-    *(("rmsnorm", 3, 760, HALF, None, v, "normal") for v in (*FORWARD, "tma")),
-    *(("rmsnorm", 3, 1023, SINGLE, 1031, v, "normal") for v in FORWARD),
+    *(("rmsnorm", 3, 760, HALF, None, v, "normal") for v in (*NAMED, "tma")),
+    *(("rmsnorm", 3, 1023, SINGLE, 1031, v, "normal") for v in NAMED),
     *(("rmsnorm", 2, 4097, "float16", None, v, "normal") for v in (*FORWARD, "peeled")),
-    *(("rmsnorm", 8, 600, HALF, None, v, "nan") for v in FORWARD),
-    *(("rmsnorm", 8, 601, HALF, None, v, "infinite") for v in (*FORWARD, "peeled")),
+    *(("rmsnorm", 8, 600, HALF, None, v, "nan") for v in NAMED),
+    *(("rmsnorm", 8, 601, HALF, None, v, "infinite") for v in (*NAMED, "peeled")),
     *(("rmsnorm-residual", 3, 1023, HALF, None, v, "normal") for v in (*FORWARD, "peeled")),
     ("rmsnorm-residual", 3, 760, HALF, None, "tma", "normal"),
     ("rmsnorm", 2, 50257, HALF, None, None, "normal"),
