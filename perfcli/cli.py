@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import functools
 import os
@@ -178,7 +179,23 @@ class _TakingScripts(_TakingModules):
             words = [ctx.params.get(name) for name in ("scenario", "base", "head")]
             if not any(may_take_arguments(word) for word in words if word):
                 raise
+            own = given[: given.index("--")] if "--" in given else given
+            _tell_misspelt(own, [name for each in self.params for name in each.opts])
             return rest
+
+
+def _tell_misspelt(words: Sequence[str], known: Sequence[str]) -> None:
+    """Say of words that go to a script which of them look like options of the command."""
+    named = {word.partition("=")[0] for word in words if word.startswith("--")}
+    for name in sorted(named - set(known)):
+        near = difflib.get_close_matches(name, known, 1, _ALIKE)
+        if near and near[0][2:3] == name[2:3]:  # --n-steps is none of --steps
+            note = f"{name} goes to the script; did you mean {near[0]}?"
+            typer.echo(guard_commands(f"note: {note}"), err=True)
+
+
+_ALIKE = 0.85
+"""How alike two options are of which one may be misspelt: ``--targe`` and ``--target`` are 0.93."""
 
 
 class _Group(TyperGroup):

@@ -106,3 +106,17 @@ def test_modules_in_quotes_are_two_sides(perfcli: Any) -> None:
     assert (result.code, "-m pkg.fit 3 qj → -m pkg.fit 4 qj" in result.out) == (0, True)
     result = perfcli("bisect-config", "-m pkg.fit 3", "-m", "loads", "--bad", "max_fusion_size=1")
     assert "-m pkg.fit 3 · h100" in result.out
+
+
+def test_an_option_that_looks_misspelt_is_noted(perfcli: Any) -> None:
+    Path("train.py").write_text("import torch\ntorch.compile(abs)(1)\n")
+    words = ("--targe", "h200", "--timout=20", "--n-steps", "3", "--lr", "1")
+    result = perfcli("run", "train.py", *words)
+    assert result.code == 0
+    notes = [line for line in result.err.splitlines() if "did you mean" in line]
+    assert notes == [
+        "note: --targe goes to the script; did you mean --target?",
+        "note: --timout goes to the script; did you mean --timeout?",
+    ]
+    # Behind -- they are the script's for certain.
+    assert "did you mean" not in perfcli("run", "train.py", "--", *words).err
