@@ -30,7 +30,8 @@ def runs(
     """List the runs stored in this folder, oldest first.
 
     Runs are files in .perfcli/runs. The line below a run has its variant and the parameters that
-    are not the scenario's defaults.
+    are not the scenario's defaults; of a script also whether it trains, and the mode that it
+    compiles with.
     """
     from rich.text import Text
 
@@ -106,8 +107,11 @@ def _row(header: Header) -> _Row:
 
     names = (header.id, header.scenario, header.target or header.device, header.torch)
     numbers = (units.count(header.kernels), units.count(header.spilled_words))
-    given = [*_told_parameters(header), *(["dynamic shapes"] if header.dynamic else [])]
-    details = [*given, header.variant] if header.variant != "default" else given
+    details = [*_told_parameters(header), *(["dynamic shapes"] if header.dynamic else [])]
+    details += [f"world {header.world}"] if header.world > 1 else []
+    if header.script:
+        details += [header.mode, *(f"mode={name}" for name in header.compile_modes)]
+    details += [header.variant] if header.variant != "default" or header.script else []
     printable = tuple(units.printable(name) for name in names)
     return _Row((*printable, *numbers), units.printable(" · ".join(details)))
 

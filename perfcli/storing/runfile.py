@@ -52,6 +52,10 @@ class Header(msgspec.Struct, frozen=True):
     kernels: int
     spilled_words: int | None
     fingerprint: str
+    world: int = 1
+    script: bool = False
+    compile_modes: tuple[str, ...] = ()
+    """What a script passes to ``torch.compile`` as ``mode``."""
 
 
 class _Opening(msgspec.Struct):
@@ -168,6 +172,9 @@ def _header_of(run: Run) -> Header:
         kernels=len(run.kernels),
         spilled_words=sum(spilled) if spilled else None,
         fingerprint=run.fingerprint,
+        world=run.world,
+        script=run.script is not None,
+        compile_modes=tuple(dict.fromkeys(call.mode for call in run.compiled if call.mode)),
     )
 
 

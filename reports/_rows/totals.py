@@ -173,6 +173,7 @@ def _list_parts(run: Run) -> dict[str, str]:
     """Return what a run's question consists of, in order."""
     parts = {"": run.scenario, "mode": run.mode}
     parts["place"] = run.target.name if run.target else run.device
+    parts["world"] = f"world {run.world}" if run.world > 1 else ""
     parts["dynamic"] = "dynamic shapes" if run.dynamic else ""
     # The mode is said already, unless the parameter of that name is another thing.
     given = [(n, v) for n, v in run.params.items() if (n, v) != ("mode", run.mode)]

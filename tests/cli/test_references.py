@@ -100,7 +100,7 @@ def test_the_list_of_commands_is_not_cut_off(perfcli: Any, monkeypatch: pytest.M
 
 def test_modules_in_quotes_are_two_sides(perfcli: Any) -> None:
     Path("pkg").mkdir()
-    Path("pkg/fit.py").write_text("import torch\ntorch.compile(abs)(1)\n")
+    Path("pkg/fit.py").write_text("if __name__ == '__main__':\n    import torch\n")
     # Neither p nor j nor q in it is an option.
     result = perfcli("compare", "-m pkg.fit 3 qj", "-m pkg.fit 4 qj", "--no-time")
     assert (result.code, "-m pkg.fit 3 qj → -m pkg.fit 4 qj" in result.out) == (0, True)
@@ -109,7 +109,7 @@ def test_modules_in_quotes_are_two_sides(perfcli: Any) -> None:
 
 
 def test_an_option_that_looks_misspelt_is_noted(perfcli: Any) -> None:
-    Path("train.py").write_text("import torch\ntorch.compile(abs)(1)\n")
+    Path("train.py").write_text("if __name__ == '__main__':\n    import torch\n")
     words = ("--targe", "h200", "--timout=20", "--n-steps", "3", "--lr", "1")
     result = perfcli("run", "train.py", *words)
     assert result.code == 0
@@ -120,3 +120,19 @@ def test_an_option_that_looks_misspelt_is_noted(perfcli: Any) -> None:
     ]
     # Behind -- they are the script's for certain.
     assert "did you mean" not in perfcli("run", "train.py", "--", *words).err
+
+
+def test_the_number_of_ranks_is_in_titles_and_listings(perfcli: Any) -> None:
+    Path("train.py").write_text("if __name__ == '__main__':\n    import torch\n")
+    assert (
+        "train.py · training · h100 · world 8\n" in perfcli("run", "train.py", "--world", "8").out
+    )
+    perfcli("run", "train.py", "-o", "max_fusion_size=2")
+    listed = perfcli("runs").out.splitlines()
+    assert [line.strip() for line in listed if line.startswith(" ")] == [
+        "world 8 · training · default",
+        "training · max_fusion_size=2",
+    ]
+    first, second = (stored.header.id for stored in store.runs())
+    compared = perfcli("compare", first, second, "--no-time").out
+    assert "h100 · world 8 → none" in compared
