@@ -97,6 +97,11 @@ def find(catalogue: Catalogue, name: str) -> InductorOption:
         refusal = f"{having}; {refusal}" if refusal else having
     if refusal:
         raise PerfcliError(f"torch {catalogue.torch} has no option {name!r}: {refusal}")
+    if name.startswith(":"):
+        raise PerfcliError(
+            f"no option is called {name!r}: a parameter of one side is given by --a-param "
+            f"{name[1:]}=VALUE or --b-param {name[1:]}=VALUE"
+        )
     near = releases.nearest(_short(name), dict.fromkeys((*catalogue.entries, *patches.PATCHES)))
     hint = f"did you mean {' or '.join(near)}?" if near else "perfcli knobs PATTERN searches them"
     raise PerfcliError(f"torch {catalogue.torch} has no option {name!r}: {hint}")

@@ -260,13 +260,20 @@ def write_variant(run: Run) -> str:
 
 def write_sides(base: Run, head: Run) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return base and head, each with what it is, and of what where the two are of different
-    scenarios."""
-    names = (base.scenario, head.scenario)
-    shown = [f"{name} · " if names[0] != names[1] else "" for name in map(units.printable, names)]
+    scenarios or were given different parameters or inputs."""
     return (
-        ("base", f"{shown[0]}{write_variant(base)}"),
-        ("head", f"{shown[1]}{write_variant(head)}"),
+        ("base", f"{_write_own(base, head)}{write_variant(base)}"),
+        ("head", f"{_write_own(head, base)}{write_variant(head)}"),
     )
+
+
+def _write_own(run: Run, other: Run) -> str:
+    """Return ``model.py · depth=2 · `` of a run, as far as it is not the other's."""
+    own = [run.scenario] if run.scenario != other.scenario else []
+    given = [(name, value) for name, value in run.params.items() if name != "mode"]
+    own += [f"{name}={value}" for name, value in given if other.params.get(name) != value]
+    own += [f"input {' '.join(run.inputs)}"] if run.inputs and run.inputs != other.inputs else []
+    return "".join(f"{units.printable(text)} · " for text in own)
 
 
 def write_options(given: Variant) -> str:

@@ -136,3 +136,14 @@ def test_the_number_of_ranks_is_in_titles_and_listings(perfcli: Any) -> None:
     first, second = (stored.header.id for stored in store.runs())
     compared = perfcli("compare", first, second, "--no-time").out
     assert "h100 · world 8 → none" in compared
+
+
+def test_each_side_says_the_parameters_that_it_alone_has(perfcli: Any) -> None:
+    sides = ("--a-param", "layers=1", "--b-param", "layers=2")
+    found = perfcli("compare", "gqa-transformer", *sides, "--no-time").out
+    lines = {line.split("  ")[0]: line for line in reversed(found.splitlines())}
+    assert "layers=1 · default · torch" in " ".join(lines["base"].split())
+    assert "layers=2 · default · torch" in " ".join(lines["head"].split())
+    assert "batch=" not in lines["base"]
+    result = perfcli("compare", "gqa-transformer", "-a:layers=1", "-b", "max_fusion_size=1")
+    assert "a parameter of one side is given by --a-param layers=VALUE" in result.complaint
