@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -320,15 +320,29 @@ def _pick_only(module: ModuleType, path: str) -> Scenario:
     if chosen:
         return _from_function(functions[chosen[0]], path)
     if functions:
-        raise _ambiguous(path, "functions", list(functions))
+        raise _ambiguous(path, "functions", list(functions), _tell_called(module, path, functions))
     raise PerfcliError(
         f"{path} declares no Scenario and no public function that builds a model with its inputs",
         detail=write_template(),
     )
 
 
-def _ambiguous(path: str, what: str, names: list[str]) -> PerfcliError:
+def _tell_called(module: ModuleType, path: str, builders: Collection[str]) -> str:
+    """Return which of a file's classes and functions have to be called with inputs; empty where
+    there are none."""
+    others = {name: f for name, f in _functions(module).items() if name not in builders}
+    called = {**_list_models(module), **others}
+    if not called:
+        return ""
+    first = next(iter(called))
+    return (
+        f"; {' and '.join(sorted(called))} can be called with --input, {path}:{first} "
+        f"{write_inputs(_name_arguments(called[first]))}"
+    )
+
+
+def _ambiguous(path: str, what: str, names: list[str], others: str = "") -> PerfcliError:
     return PerfcliError(
         f"{path} has several {what} ({', '.join(sorted(names))}): say which one, for example "
-        f"{path}:{names[0]}"
+        f"{path}:{names[0]}{others}"
     )

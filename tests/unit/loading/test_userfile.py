@@ -300,3 +300,19 @@ def test_a_name_of_something_else(tmp_path: Path) -> None:
         registry.scenario(f"{file}:scenario")
     with pytest.raises(PerfcliError, match="no scenario or function 'Nett': did you mean Net"):
         registry.scenario(f"{file}:Nett")
+
+
+def test_what_needs_inputs_is_named_beside_several_builders(write: Write) -> None:
+    text = (
+        "def naive(): return abs, (1,)\ndef smart(): return abs, (2,)\n"
+        "class Mixer:\n    def forward(self, x, scale=1.0): return x\n"
+        "def rope(q, cos): return q * cos\n"
+    )
+    path = write("m.py", text)
+    with pytest.raises(PerfcliError) as raised:
+        registry.scenario(path)
+    assert str(raised.value).endswith(
+        "has several functions (naive, smart): say which one, for example "
+        f"{path}:naive; Mixer and rope can be called with --input, {path}:Mixer "
+        "--input x=SHAPE:DTYPE"
+    )
