@@ -8,10 +8,10 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perfcli.errors import PerfcliError, UserCodeFailed
+from perfcli.errors import PerfcliError, UserCodeFailed, wants_tracebacks
 
 LAST_FRAMES = 2
 """The number of last frames shown of an error in which no frame is the user's."""
@@ -53,12 +53,26 @@ def ending(error: BaseException) -> str:
 
 def users_traceback(error: BaseException) -> str:
     """Return the traceback, and those of its causes, with the user's frames alone (see
-    ``is_users``)."""
+    ``is_users``) and without what Dynamo says to all errors alike."""
     return _write(_users_part(error))
 
 
 def _write(part: traceback.TracebackException) -> str:
-    return _REGISTRATIONS.sub("", "".join(part.format())).rstrip()
+    text = _REGISTRATIONS.sub("", "".join(part.format())).rstrip()
+    return text if wants_tracebacks() else "\n".join(_leave_out_advice(text.splitlines()))
+
+
+def _leave_out_advice(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines without Dynamo's explanation and hints, which the error's own line has said
+    already, as far as the user's code below them (torch 2.8 and later)."""
+    inside = False
+    for line in lines:
+        begins = line.startswith(("  Explanation: ", "  Hint: ", "  Developer debug context:"))
+        ends = line.startswith("Set TORCHDYNAMO_VERBOSE=1 ")
+        continues = not line.strip() or line.startswith(" ")
+        inside = begins or ends or (inside and continues)
+        if not inside:
+            yield line
 
 
 def _users_part(error: BaseException) -> traceback.TracebackException:

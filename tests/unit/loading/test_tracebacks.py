@@ -101,3 +101,40 @@ def test_an_error_is_one_line_and_the_users_part() -> None:
     assert isinstance(told, UserCodeFailed)
     assert str(told) == "the model failed: ZeroDivisionError: division by zero"
     assert frames(told.detail) == [USERS]
+
+
+# As torch 2.13 writes it, shortened.
+OF_DYNAMO = """RuntimeError when making fake tensor call
+  Explanation: Dynamo failed to run FX node with fake tensors: (FakeTensor(...,
+               requires_grad=True)): got RuntimeError('a and b')
+  Hint: Your code may result in an error when running in eager.
+
+  Developer debug context:
+
+ For more details about this graph break, please visit: https://example.org/gb4315.html
+
+from user code:
+   File "raises.py", line 3, in f
+    def f(x, w): return (x @ w).relu()
+
+Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace (please do this).
+"""
+
+
+def test_dynamos_advice_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PERFCLI_DEBUG", raising=False)
+    try:
+        raise ValueError("kept") from RuntimeError(OF_DYNAMO)
+    except ValueError as error:
+        told = tracebacks.users_traceback(error)
+        monkeypatch.setenv("PERFCLI_DEBUG", "1")
+        assert "Hint: Your code" in tracebacks.users_traceback(error)
+    assert [line.strip() for line in told.splitlines() if line][:6] == [
+        "RuntimeError: RuntimeError when making fake tensor call",
+        "from user code:",
+        'File "raises.py", line 3, in f',
+        "def f(x, w): return (x @ w).relu()",
+        "The above exception was the direct cause of the following exception:",
+        "Traceback (most recent call last):",
+    ]
+    assert told.endswith("\nValueError: kept")
