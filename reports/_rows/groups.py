@@ -152,7 +152,22 @@ def _name_unseen(
         found = [name for name, of in _COUNTED if of(ours.best) != of(theirs.best)]
     if len(ours.candidates) != len(theirs.candidates):
         found.append("launch configurations")
-    return f"same numbers, other {found[0] if found else 'code'}"
+    return f"same numbers, other {found[0]}" if found else _OTHER_CODE
+
+
+_OTHER_CODE = "same numbers, other code"
+
+
+def is_other_code(group: KernelGroup, comparison: Comparison) -> bool:
+    """Return whether one kernel became another whose numbers are all the same, and which did not
+    decide the verdict."""
+    because = comparison.because
+    if because and because.group is not None and comparison.groups[because.group] is group:
+        return False
+    base = [comparison.base.kernels[index] for index in group.match.base]
+    head = [comparison.head.kernels[index] for index in group.match.head]
+    sure = group.match.confidence >= _DOUBT and group.match.relation == "changed"
+    return sure and _name_unseen(group, base, head) == _OTHER_CODE
 
 
 def _write_deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:

@@ -15,6 +15,7 @@ from .._rows.groups import (
     GroupRows,
     count_unchanged,
     count_unprovenanced,
+    is_other_code,
     list_changed,
     write_group,
 )
@@ -69,6 +70,8 @@ def _list_beside_lines(comparison: Comparison, beside: Beside) -> list[tuple[str
 
 
 MOST_GROUPS = 25
+LEAST_FOLDED = 3
+"""Kernels that differ in no number, from which on they are one line."""
 
 
 def show_comparison(
@@ -150,20 +153,27 @@ class _Totals:
 
 
 class _Groups:
-    """The changed kernels, in as many columns as fit."""
+    """The changed kernels, in as many columns as fit; of those that differ in no number, how many
+    there are."""
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        groups = list_changed(self.comparison)
+        every = list_changed(self.comparison)
+        other = [group for group in every if is_other_code(group, self.comparison)]
+        folded = other if len(other) >= LEAST_FOLDED else []
+        groups = [group for group in every if group not in folded]
         kernels = (*self.comparison.base.kernels, *self.comparison.head.kernels)
         table = _KernelTable(choose_columns(kernels))
         for group in groups[:MOST_GROUPS]:
             _add_group(table, write_group(group, self.comparison))
-        yield table
+        if groups:
+            yield table
         if len(groups) > MOST_GROUPS:
             yield Text(f"… and {len(groups) - MOST_GROUPS} more: --json FILE has them all")
+        if folded:
+            yield Text(f"{units.plural(len(folded), 'kernel')}: other code, same numbers")
 
 
 _PARTS: dict[Part, tuple[str, str]] = {

@@ -591,6 +591,18 @@ def test_a_change_that_no_number_shows_is_said(change: dict[str, Any], says: str
     assert says in shown(screen().comparison(compare(run([base]), run([head])), PLACES))
 
 
+def test_many_kernels_with_other_code_and_the_same_numbers_are_one_line() -> None:
+    base = [kernel(f"k_{n}", str(n), read=None, written=None) for n in range(15)]
+    head = [replace(each, source_hash=f"other {n}") for n, each in enumerate(base)]
+    candidate = replace(base[0].candidates[0], binary_hash="other")
+    head = [replace(each, candidates=(candidate,)) for each in head]
+    text = shown(screen().comparison(compare(run(base), run(head)), PLACES))
+    assert "\n15 kernels: other code, same numbers\n" in text
+    assert not [line for line in text.splitlines() if line.startswith(("− ", "+ "))]
+    two = shown(screen().comparison(compare(run(base[:2]), run(head[:2])), PLACES))
+    assert two.count("same numbers, other code") == 2
+
+
 def test_kernels_without_provenance_are_counted() -> None:
     base = [kernel("triton_poi_fused_mul_3"), kernel("b", "1")]
     head = [kernel("triton_poi_fused_mul_4", stack=8), kernel("b", "1")]
