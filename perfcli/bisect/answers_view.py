@@ -76,22 +76,30 @@ def _flip(found: NumericFlip, metric: SearchMetric) -> Iterator[str]:
 
     def at(value: Value) -> str:
         answer = tested.get(value)
-        return _written(metric, answer.value) if answer else units.NOT_KNOWN
+        if answer is None:
+            return units.NOT_KNOWN
+        if metric.name in _COUNTS and answer.value is not None:
+            return units.plural(answer.value, _COUNTS[metric.name])
+        return _written(metric, answer.value)
 
     good, bad = flip.last_good, flip.first_bad
-    word = {None: "flips somewhere between", "found": "flips between"}.get(flip.status)
-    if word is None and flip.status != "between unresolved values":
+    if flip.status not in (None, "found", "between unresolved values"):
         yield f"{found.option}: no flip: {flip.status}"
         return
-    yield (
-        f"{found.option} {word or 'flips somewhere between'} {good} ({at(good)}) and {bad} "
-        f"({at(bad)}); {found.compiled} compiled"
-    )
+    more = "" if flip.status == "found" else ", not known between them"
+    yield (f"{found.option}={good}: {at(good)}, ={bad}: {at(bad)}{more}; {found.compiled} compiled")
     if flip.back:
         values = ", ".join(map(str, flip.back))
         yield f"   not monotone: it falls again at {values}, so there may be other flips"
 
 
+_COUNTS = {
+    "spills": "spilled word",
+    "loads": "load",
+    "kernels": "kernel",
+    "registers": "register",
+}
+"""What is counted by metrics whose values have no unit."""
 MOST_NAMES = 8
 
 

@@ -36,7 +36,7 @@ def choose_source(given: str | None, root: Path) -> str:
         return _check(given, root)
     found = _describe_installation(_read_direct_url(), root)
     if not found:
-        raise PerfcliError(f"no index has perfcli, so CI has to be told where it is: {_WAYS}")
+        raise PerfcliError(f"perfcli is on no package index; say where CI gets it: {_WAYS}")
     return found
 
 

@@ -433,7 +433,7 @@ def _reason_between(comparison: Comparison, match: Match, more: bool) -> _Reason
     if base.environment.torch != head.environment.torch:
         versions = f"torch {base.environment.torch} → {head.environment.torch}"
         return _Reason(f"with {versions}", "compare the options of both releases")
-    return _Reason("why is not known", "look for what changed at this line of the model")
+    return _Reason("reason unknown", "look for what changed at this line of the model")
 
 
 _CATS = {

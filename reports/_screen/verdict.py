@@ -139,7 +139,8 @@ def _write_sameness(comparison: Comparison) -> Iterator[tuple[str, str]]:
     if names and comparison.base.environment.torch == comparison.head.environment.torch:
         listed = ", ".join(names[:MOST_NAMES])
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        yield "options", f"{listed}{more} changed no kernel"
+        what = "option" if len(names) == 1 else "options"
+        yield "code", f"the {what} {listed}{more} changed no kernel"
 
 
 def _list_toggled(comparison: Comparison) -> list[str]:

@@ -62,7 +62,7 @@ def test_the_culprit_among_harmless_changes(perfcli: Any) -> None:
 
 def test_the_value_at_which_a_number_flips(perfcli: Any) -> None:
     result = perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"), "--json", "out.json")
-    assert f"{MAX_READS} flips between 10 (0) and 11 (46)" in result.out
+    assert f"{MAX_READS}=10: 0 spilled words, =11: 46 spilled words; " in result.out
     (flip,) = document()["flips"]
     assert (flip["status"], flip["last_good"], flip["first_bad"]) == ("found", 10, 11)
     assert flip["compiled"] <= 12  # log2(990) + 2

@@ -324,7 +324,9 @@ def test_without_a_source_it_asks_before_it_writes_anything(
     monkeypatch.setattr(source, "_read_direct_url", lambda: document)
     result = perfcli("init-ci")
     assert result.code == 2
-    assert result.complaint.startswith("perfcli: no index has perfcli, so CI has to be told")
+    assert result.complaint.startswith(
+        "perfcli: perfcli is on no package index; say where CI gets it"
+    )
     for way in ("--install git+https://", "--install ./perfcli", "--install ."):
         assert way in result.complaint
     assert not list(tmp_path.iterdir())

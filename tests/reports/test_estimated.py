@@ -336,11 +336,11 @@ def test_the_same_code_has_a_time_and_options_that_changed_nothing() -> None:
     assert lines[0] == "SAME  the only kernel is identical"
     assert [line.split() for line in lines[1:3]] == [
         ["time", "estimated", "step", *seconds.split()],
-        ["options", "online_softmax", "changed", "no", "kernel"],
+        ["code", "the", "option", "online_softmax", "changed", "no", "kernel"],
     ]
     assert not any("changed no kernel" in line for line in lines_of(identical()))
     many = lines_of(identical(a=1, b=2, c=3, d=4, e=5))
-    assert any("a, b, c, d and 1 more changed no kernel" in line for line in many)
+    assert any("the options a, b, c, d and 1 more changed no kernel" in line for line in many)
 
 
 def test_an_option_that_changed_a_kernel_is_not_said_to_have_changed_none() -> None:

@@ -144,7 +144,7 @@ def _is_reading_rank(error: BaseException) -> str:
         return ""
     return (
         f"reads the variable {error.args[0]}, which torchrun sets: give the number of ranks with "
-        "--world N, and nothing is started but one of them"
+        "--world N; only rank 0 is run"
     )
 
 

@@ -113,7 +113,8 @@ class StepCounter:
         done = Counter(event.who for event in self.steps)
         if not done:
             calls = units.plural(len(self.calls), "call")
-            return f"the script stepped no optimizer: one round of {calls} counts"
+            last = "the last round" if len({event.who for event in self.calls}) > 1 else "the last"
+            return f"no optimizer was stepped: {last} of {calls} counts as the step"
         number = min(done.values())
         return (
             f"step {number} of the script, between two steps of its optimizer"

@@ -19,8 +19,8 @@ from perfcli.predict.padding import PaddedMatrix, PaddingForecast, predict_paddi
 PADDING = "padding of matrix products, timed on the device: taken as not padded (×{})"
 PADDED = "padding of matrix products, timed on the device: taken as estimated (×{})"
 SHORT = (
-    "padding of products of a few microseconds, timed on the device, where a busy one decides "
-    "either way: taken as not padded (×{})"
+    "padding of products of a few microseconds (a device would time it, and a busy one answers "
+    "either way): taken as not padded (×{})"
 )
 SPLITS = (
     "split sizes of mix-order reductions, timed on the device: taken as those without timing (×{})"

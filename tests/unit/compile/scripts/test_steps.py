@@ -136,3 +136,14 @@ def test_a_script_that_catches_everything_is_left(monkeypatch: pytest.MonkeyPatc
     thread.join(timeout=20)
     assert not thread.is_alive()
     assert [each.exc_type for each in left] == [ScriptEnded]
+
+
+def test_without_an_optimizer_the_last_call_counts_as_the_step() -> None:
+    counter, _ = count()
+    for _ in range(20):
+        counter.enter(0)
+    assert counter.describe() == (
+        "no optimizer was stepped: the last of 20 calls counts as the step"
+    )
+    counter.enter(1)
+    assert "the last round of 21 calls counts" in counter.describe()
