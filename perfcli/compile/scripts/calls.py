@@ -43,6 +43,8 @@ class CompileCalls:
     entered: Callable[[int], None] = lambda _: None
     """Hears the number of a use whose result is about to be called."""
     uses: list[_Use] = field(default_factory=list)
+    called: set[int] = field(default_factory=set)
+    """The uses whose result was called."""
     numbers: dict[int, int] = field(default_factory=dict)
     """Which use each graph came of, by Inductor's number of the graph."""
     compiling: int | None = None
@@ -174,6 +176,7 @@ def watch_compile(calls: CompileCalls) -> Iterator[CompileCalls]:
     def choose_callback(callback: Any) -> Any:
         owner = owners.get(id(callback))
         if owner is not None:
+            calls.called.add(owner[1])
             calls.entered(owner[1])
         return choose(callback)
 

@@ -217,12 +217,17 @@ def refuse_nothing_compiled(
         return
     name = _name(script)
     if calls.uses:
-        use = calls.uses[0].call
+        number = min(calls.called, default=0)
+        use = calls.uses[number].call
         backend = f" with backend={use.backend}" if use.backend != "inductor" else ""
+        if not calls.called:
+            why = "what it returned was never called"
+        elif backend:
+            why = "only the backend inductor makes kernels"
+        else:
+            why = _name_skipped(calls.uses[number].compiled)
         raise UserCodeFailed(
-            f"{name} compiles {use.name} at {use.place}{backend}, and no kernel came of it: "
-            "nothing that it returned was called, Dynamo skipped all of it, or the backend is not "
-            "Inductor",
+            f"{name} compiles {use.name} at {use.place}{backend}, and no kernel came of it: {why}",
             detail=printed.strip(),
         )
     main = getattr(sys.modules["__main__"], "__file__", script.path)
@@ -231,6 +236,20 @@ def refuse_nothing_compiled(
     raise UserCodeFailed(
         f"{name} never compiles anything{could} (model = torch.compile(model))",
         detail=printed.strip(),
+    )
+
+
+def _name_skipped(compiled: Any) -> str:
+    """Return why Dynamo made no graph of what was called."""
+    module = getattr(compiled, "__self__", compiled)  # nn.Module.compile() gives its own call
+    inner = getattr(module, "module", module)  # of DistributedDataParallel and its like
+    if not type(inner).__module__.startswith("torch.nn."):
+        return "Dynamo skipped all of it (TORCH_LOGS=dynamo says more)"
+    what = f"nn.{type(inner).__name__}"
+    what = what if inner is module else f"{type(module).__name__}({what})"
+    return (
+        f"Dynamo compiles no function of torch.nn by itself, and skips {what}; compile a module of "
+        "a class of your own that calls it"
     )
 
 

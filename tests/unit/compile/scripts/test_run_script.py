@@ -157,7 +157,19 @@ BEGIN = "import torch\nf = torch.compile(torch.nn.functional.gelu)\n"
             "import os\n\nrank = int(os.environ['LOCAL_RANK'])\n",
             "script.py:3 reads the variable LOCAL_RANK, which torchrun sets: give the number of",
         ),
-        (BEGIN, "compiles gelu at script.py:2, and no kernel came of it"),
+        (
+            BEGIN,
+            "compiles gelu at script.py:2, and no kernel came of it: what it returned was never",
+        ),
+        (
+            "import torch\nf = torch.compile(torch.sin, backend='eager')\nf(torch.ones(4))\n",
+            "with backend=eager, and no kernel came of it: only the backend inductor makes kernels",
+        ),
+        (
+            "from torch import nn, ones\nm = nn.Sequential(nn.Linear(4, 4), nn.GELU()).cuda()\n"
+            "m.compile()\nm(ones(2, 4).cuda())\n",
+            "by itself, and skips nn.Sequential; compile a module of a class of your own",
+        ),
         ("import nowhere\n\n", "script.py:1 imports nowhere, which is not installed"),
         ("\nx = (\n", "script.py:2 is no Python"),
         (
