@@ -69,13 +69,11 @@ class Selection:
     def within(self) -> int:
         """Return how many implementations may be the fastest as far as the estimate knows: their
         intervals begin below the end of the expected winner's."""
-        known = [
-            (max(e.seconds, each.host_seconds), max(e.low, each.host_seconds), each)
-            for each in self.implementations
-            if (e := each.estimate) is not None
-        ]
-        _, _, best = min(known, key=lambda found: found[0], default=(0.0, 0.0, None))
-        if best is None or best.estimate is None:
+        known = [(e, each.host_seconds) for each in self.implementations if (e := each.estimate)]
+        if not known:
             return 0
-        end = max(best.estimate.high, best.host_seconds)
-        return sum(low <= end for _, low, _ in known)
+        best, host = min(
+            known, key=lambda found: (max(found[0].seconds, found[1]), found[0].seconds)
+        )
+        end = max(best.high, host)
+        return sum(max(each.low, host) <= end for each, host in known)

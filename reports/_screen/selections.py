@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -67,7 +67,7 @@ def _draw_selection(selection: Selection, kernel: str) -> list[RenderableType]:
         table.add_row(mark, _describe(each), *_write_facts(each), _write_time(each))
     said = f"Chosen from: {selection.operator} of {_write_operands(selection)}"
     best = f"{selection.within} of {len(order)} are within the expected winner's interval"
-    lines = [Text(line, style="dim") for line in (best, *left_out)]
+    lines = [Text(line, style="dim") for line in (best, *_tell_host(selection), *left_out)]
     return [Text(""), Text(said, style="bold"), table, *lines]
 
 
@@ -79,8 +79,20 @@ def _write_operands(selection: Selection) -> str:
 
 
 def _rank(selection: Selection, number: int) -> float:
-    seconds = selection.implementations[number].seconds
-    return float("inf") if seconds is None else seconds
+    """Return the time that is shown, by which the table is sorted."""
+    each = selection.implementations[number]
+    shown = each.estimate.seconds if each.estimate else float("inf")
+    return shown if each.measured_seconds is None else each.measured_seconds
+
+
+def _tell_host(selection: Selection) -> Iterator[str]:
+    """Yield a line where the host takes longer than one of the implementations, so that not the
+    least of the shown times wins."""
+    known = [each for each in selection.implementations if each.measured_seconds is None]
+    if any(each.estimate and each.estimate.seconds < each.host_seconds for each in known):
+        hosts = {each.kind: units.seconds(each.host_seconds) for each in known}
+        listed = ", ".join(f"{kind} {least}" for kind, least in hosts.items())
+        yield f"Inductor's timing sees the host where a call is short; counted at least: {listed}"
 
 
 def _describe(each: Implementation) -> str:

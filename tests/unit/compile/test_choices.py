@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from warm import WarmProcess
 
+from perfcli.compile.stand_in.choices import _as_timed
 from perfcli.machine import targets
 from perfcli.model import (
     CompileRequest,
@@ -15,6 +18,7 @@ from perfcli.model import (
     OptionValue,
     Run,
     Selection,
+    SelectionUse,
     TimeEstimate,
     Variant,
 )
@@ -123,9 +127,36 @@ def named(seconds: float, host: float = 0.0) -> Implementation:
     return Implementation("mm", "operator", estimate=estimate, host_seconds=host)
 
 
+def test_the_device_decides_where_the_host_is_timed() -> None:
+    """Inductor takes the first of those that are timed alike: the slowest of three here."""
+    micros = {10.8: 11.6, 7.1: 11.6, 9.0: 11.6, 2.26: 20.3}
+    timed = {t: _as_timed(named(t * 1e-6).estimate, h * 1e-6) for t, h in micros.items()}  # type: ignore[arg-type]
+    assert min(timed, key=timed.__getitem__) == 7.1
+    assert timed[2.26] == pytest.approx(20.3e-3, rel=1e-5)
+
+
 def test_how_many_are_as_good() -> None:
     """10 µs may be 15: 22 µs may be 14.7, 23 µs no less than 15.3."""
     each = (named(10e-6), named(22e-6), named(23e-6), Implementation("other", "graph"))
     assert Selection("mm", (), each).within == 2
     # The host takes 20 µs for the first: it is timed as that, and the second is expected to win.
     assert Selection("mm", (), (named(10e-6, host=20e-6), named(12e-6))).within == 1
+    # Both are timed as 20 µs: the shorter one is expected to win, by 15 µs at most.
+    tied = (named(16e-6, host=20e-6), named(10e-6, host=20e-6), named(31e-6))
+    assert Selection("mm", (), tied).within == 2
+
+
+def test_implementations_are_listed_by_the_time_that_is_shown() -> None:
+    """9 µs of the device win, though an operator takes it 2: the host takes 20 for that."""
+    each = (named(10e-6, host=11e-6), named(9e-6, host=11e-6), named(2e-6, host=20e-6))
+    selection = Selection("mm", (), each, (SelectionUse("forward 0", 1, "triton_mm"),))
+    draw = import_module("perfcli.reports._screen.selections")._draw_selection
+    console = Console(width=120)
+    with console.capture() as shown:
+        for part in draw(selection, "triton_mm"):
+            console.print(part)
+    lines = shown.get().splitlines()
+    times = [line.split("mm")[1].split("(")[0].strip() for line in lines if " µs (" in line]
+    assert times == ["2 µs", "9 µs", "10 µs"]
+    assert [line.startswith("▸") for line in lines if " µs (" in line] == [False, True, False]
+    assert any("counted at least: operator 20 µs" in line for line in lines)
