@@ -367,6 +367,7 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     if ours is None or theirs is None or base.target is None or head.target is None:
         return None
     one_device = base.target == head.target and ours.constants == theirs.constants
+    moved = tuple(_list_moved_externs(base, ours, head, theirs))
     if None in ours.externs or None in theirs.externs:  # the same of both sides, or nothing
         ours, theirs = _without_externs(base, ours), _without_externs(head, theirs)
     changed: list[GroupEstimate] = []
@@ -390,7 +391,7 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
             or _lacks_a_winner(base, head, group)
         ):
             changed.append(GroupEstimate(number, sides[0] or 0.0, sides[1] or 0.0))
-    missing += _list_moved_externs(base, ours, head, theirs)
+    missing += moved
     changed.sort(key=lambda g: -abs(g.head - g.base))
     if missing or not total[0] or not total[1]:
         return EstimatedChange(
@@ -491,21 +492,28 @@ def _list_missing(
 def _list_moved_externs(
     base: Run, ours: StepEstimate, head: Run, theirs: StepEstimate
 ) -> Iterator[str]:
-    """Yield library operators without an estimate that the sides do not call equally often, all of
-    them where each side has a GPU of its own."""
-    calls: list[Counter[str]] = []
-    for run, step in ((base, ours), (head, theirs)):
-        known = zip(run.externs, step.externs, strict=True)
-        calls.append(Counter())
-        for extern, estimate in known:
-            if estimate is None:
-                calls[-1][extern.op] += extern.count
+    """Yield library operators that the sides do not call equally often, all of them where each
+    side has a GPU of its own, if any operator lacks an estimate: then none is counted."""
+    pairs = [
+        *zip(base.externs, ours.externs, strict=True),
+        *zip(head.externs, theirs.externs, strict=True),
+    ]
+    lacking = dict.fromkeys(extern.op for extern, estimate in pairs if estimate is None)
+    if not lacking:
+        return
+    calls: list[Counter[str]] = [Counter(), Counter()]
+    for counts, run in zip(calls, (base, head), strict=True):
+        for extern in run.externs:
+            counts[extern.op] += extern.count
     for name in dict.fromkeys((*calls[0], *calls[1])):
         before, after = (each[name] for each in calls)
+        why = "and it has no estimate"
+        if name not in lacking:
+            why = f"which is not counted: no estimate of {', '.join(lacking)}"
         if before != after:
-            yield f"{name}: called {before} → {after} times, and it has no estimate"
+            yield f"{name}: called {before} → {after} times, {why}"
         elif base.target != head.target:
-            yield f"{name}: the sides' GPUs differ, and it has no estimate"
+            yield f"{name}: the sides' GPUs differ, {why}"
 
 
 def _list_rough(

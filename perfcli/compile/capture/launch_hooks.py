@@ -10,7 +10,7 @@ from typing import Any
 
 from perfcli.compile.capture import traffic
 from perfcli.compile.capture.captured import Capture, is_subgraph
-from perfcli.compile.capture.operator_calls import _read_call
+from perfcli.compile.capture.operator_calls import _find_inner_operator, _read_call
 from perfcli.model import Launch
 
 
@@ -81,20 +81,9 @@ def _extern_name(node: Any) -> str:
     wrapper."""
     overload = getattr(node, "op_overload", None)
     if overload is not None:
-        return str(_inner_operator(node) or overload)
+        return str(_find_inner_operator(node) or overload)
     name = getattr(node, "python_kernel_name", None)
     return str(name) if name else type(node).__name__
-
-
-def _inner_operator(node: Any) -> Any:
-    """Return the operator that an operator like ``graphsafe_run_with_rng_state`` runs with a
-    random state of its own (torch 2.13); None for all others."""
-    from torch._ops import HigherOrderOperator, OpOverload
-
-    if not isinstance(node.op_overload, HigherOrderOperator):
-        return None
-    arguments = getattr(node, "constant_args", ())
-    return next((each for each in arguments if isinstance(each, OpOverload)), None)
 
 
 def _launch_list(capture: Capture) -> list[Launch]:

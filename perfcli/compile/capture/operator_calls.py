@@ -44,14 +44,28 @@ def _arguments(node: Any) -> list[tuple[str, Any]]:
     """Return the arguments by the names of the operator's schema. A node that has no schema at
     hand has tensors first, in order, and then others by name."""
     unflatten = getattr(node, "unflatten_args", None)
-    schema = getattr(getattr(node, "op_overload", None), "_schema", None)
+    inner = _find_inner_operator(node)
+    schema = getattr(inner or getattr(node, "op_overload", None), "_schema", None)
     if unflatten is None or schema is None:
         return [*(("", each) for each in node.inputs), *node.kwargs.items()]
     given, named = unflatten(node.inputs, node.constant_args)
+    if inner is not None:  # its own arguments follow it
+        given = given[next(n for n, each in enumerate(given) if each is inner) + 1 :]
     names = [argument.name for argument in schema.arguments]
     defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
     found = dict(zip(names, given, strict=False)) | dict(named) | dict(node.kwargs)
     return [(name, found.get(name, defaults.get(name))) for name in names]
+
+
+def _find_inner_operator(node: Any) -> Any:
+    """Return the operator that an operator like ``graphsafe_run_with_rng_state`` runs with a
+    random state of its own (torch 2.11 and 2.13); None for all others."""
+    from torch._ops import HigherOrderOperator, OpOverload
+
+    if not isinstance(getattr(node, "op_overload", None), HigherOrderOperator):
+        return None
+    arguments = getattr(node, "constant_args", ())
+    return next((each for each in arguments if isinstance(each, OpOverload)), None)
 
 
 def count_ranks(group: Any) -> dict[str, int]:

@@ -372,6 +372,15 @@ def test_attention_in_a_checkpointed_block(compile_run: Compile) -> None:
     assert {g.direction for g in run.graphs} == {"forward", "backward"}
     # Once in the forward; again, and its backward, in the backward.
     assert len(attention) == 3
+    # Each is read with its own arguments, though it runs with a random state of its own.
+    forward, recomputed = (e for e in run.externs if e.op.endswith("attention.default"))
+    assert {forward.graph, recomputed.graph} == {"forward 0", "backward 0"}
+    (call,), (again,) = forward.calls, recomputed.calls
+    assert call.work == again.work
+    assert call.work is not None
+    assert call.work.family == "attention"
+    assert call.work.sizes["queries"] == 128
+    assert call.arguments["dropout_p"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,17 @@ def test_calls_without_an_estimate_are_counted_over_all_graphs() -> None:
     assert (gone.verdict, gone.ratio, gone.low, gone.high) == ("unsure", None, None, None)
 
 
+def test_the_operator_that_lacks_an_estimate_is_named() -> None:
+    """An operator that has one is not said to lack it."""
+    known = product(4096, 4096, 4096)
+    attention = ExternCall("aten.attention", "forward 0", 2)
+    base = made(mm((known, 6)), attention, id="base")
+    head = made(mm((known, 10)), attention, id="head")
+    assert compared(base, head).missing == (
+        "aten.mm.out: called 6 → 10 times, which is not counted: no estimate of aten.attention",
+    )
+
+
 def test_operators_on_two_gpus_take_the_time_of_each() -> None:
     h100 = targets.get("h100")
     work = product(4096, 4096, 4096)
