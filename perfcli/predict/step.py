@@ -367,7 +367,7 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     if ours is None or theirs is None or base.target is None or head.target is None:
         return None
     one_device = base.target == head.target and ours.constants == theirs.constants
-    moved = tuple(_list_moved_externs(base, ours, head, theirs))
+    lacking = tuple(_list_moved_externs(base, ours, head, theirs))
     if None in ours.externs or None in theirs.externs:  # the same of both sides, or nothing
         ours, theirs = _without_externs(base, ours), _without_externs(head, theirs)
     changed: list[GroupEstimate] = []
@@ -391,7 +391,7 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
             or _lacks_a_winner(base, head, group)
         ):
             changed.append(GroupEstimate(number, sides[0] or 0.0, sides[1] or 0.0))
-    missing += moved
+    missing += lacking
     changed.sort(key=lambda g: -abs(g.head - g.base))
     if missing or not total[0] or not total[1]:
         return EstimatedChange(
