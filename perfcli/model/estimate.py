@@ -256,7 +256,7 @@ class HostEstimate:
     low: float
     high: float
     launches: int
-    """Generated kernels and calls of operators per step, each of which it launches."""
+    """Generated kernels and calls of operators per step."""
     once: float
     """What it does once in a step, whatever it launches: it checks guards and enters graphs."""
     launching: float
@@ -264,7 +264,11 @@ class HostEstimate:
     replay: float
     """What it takes to replay the graphs of the step as CUDA graphs instead."""
     replayed: bool = False
-    """Whether they are recorded as CUDA graphs, so that it launches only these."""
+    """Whether all of them are recorded as CUDA graphs, so that it launches only these."""
+    replays: int = 0
+    """CUDA graphs that it launches."""
+    alone: int = 0
+    """Kernels and calls that it launches one by one, beside CUDA graphs or without any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ a forward step of one kernel 91 µs, each further kernel of it 6 µs, a forward 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from perfcli.model import HostEstimate, Run, Target
 from perfcli.predict.operators import estimate_host
 
@@ -27,38 +29,44 @@ _LEAST_RATIO, _MOST_RATIO = 1.0, 60.0
 """Launches that take the host as long as what it does once in a step."""
 
 
-def count_launches(run: Run) -> int:
-    """Return how many kernels and operators a step launches."""
-    return len(run.launches)
-
-
 def estimate_host_of(run: Run) -> HostEstimate | None:
     """Return how long the host is busy with a step of a run; None where nothing is known of a host
     like that of its target."""
-    operators = [(each.op, each.count) for each in run.externs]
-    kernels = sum(not launch.extern for launch in run.launches)
     if run.target is None or not run.launches:
         return None
-    table = estimate_host(kernels, operators, run.target)
+    recorded = {each.graph: each.parts for each in run.recorded_graphs if each.parts}
+    replays, alone = sum(recorded.values()), _count_alone(run, recorded)
+    operators = [(each.op, each.count) for each in run.externs if each.graph not in recorded]
+    calls = sum(launch.extern for launch in run.launches if launch.graph not in recorded)
+    table = estimate_host(alone - calls, operators, run.target)
     if table is None:
         return None
-    launches, graphs = count_launches(run), max(len(run.graphs), 1)
-    replay = graphs * _REPLAY
-    if _is_replayed(run):
-        once = graphs * _GRAPH
-        least, most = graphs * _LEAST_GRAPH, graphs * _MOST_GRAPH
-        return HostEstimate(once + replay, least, most, launches, once, 0.0, replay, replayed=True)
-    launching = launches * _LEAST_LAUNCH
+    launches, graphs = len(run.launches), max(len(run.graphs), 1)
+    once, instead, replaying = graphs * _GRAPH, graphs * _REPLAY, replays * _REPLAY
+    launching = alone * _LEAST_LAUNCH
     low = graphs * _LEAST_GRAPH + launching
-    if run.mode != "forward":
+    if replays and not alone:
+        seconds, most = once + replaying, graphs * _MOST_GRAPH + replaying
+    elif run.mode != "forward":
+        seconds, most = table + replaying, table * _TRAINING_SPREAD + replaying
         once = estimate_host(0, [], run.target) or 0.0
-        most = table * _TRAINING_SPREAD
-        return HostEstimate(table, low, most, launches, once, launching, replay)
-    beyond = _beyond_launches(operators, run.target)
-    once = graphs * _GRAPH
-    most = graphs * _MOST_GRAPH + launches * _MOST_LAUNCH + beyond
-    seconds = once + launches * _LAUNCH + beyond
-    return HostEstimate(seconds, low, most, launches, once, launching, replay)
+    else:
+        beyond = _beyond_launches(operators, run.target) + replaying
+        seconds = once + alone * _LAUNCH + beyond
+        most = graphs * _MOST_GRAPH + alone * _MOST_LAUNCH + beyond
+    return HostEstimate(
+        seconds, low, most, launches, once, launching, instead,
+        replayed=bool(replays) and not alone, replays=replays, alone=alone,
+    )  # fmt: skip
+
+
+def _count_alone(run: Run, recorded: Collection[str]) -> int:
+    """Return how many kernels and operators of a step no CUDA graph launches: those of graphs that
+    are not recorded, and what is left out between the parts of one that is."""
+    splits = [each for each in run.graph_obstacles or () if each.effect == "split"]
+    return sum(launch.graph not in recorded for launch in run.launches) + sum(
+        each.graph in recorded for each in splits
+    )
 
 
 def _beyond_launches(operators: list[tuple[str, int]], target: Target) -> float:
@@ -68,15 +76,15 @@ def _beyond_launches(operators: list[tuple[str, int]], target: Target) -> float:
     return max(calls - nothing - sum(count for _, count in operators) * _LAUNCH, 0.0)
 
 
-def _is_replayed(run: Run) -> bool:
-    """Return whether CUDA graphs were asked for and nothing keeps them from being recorded."""
-    asked = run.settings.get("triton.cudagraphs") is True
-    return asked and run.graph_obstacles == ()
-
-
 def compare_hosts(base: Run, head: Run) -> tuple[float, float]:
     """Return the least and the most that the head's host can take of the base's time: what it does
     once in a step may be as much as few launches, or as many."""
-    ours, theirs = count_launches(base), count_launches(head)
+    ours, theirs = _count_started(base), _count_started(head)
     ratios = [(once + theirs) / (once + ours) for once in (_LEAST_RATIO, _MOST_RATIO)]
     return min(ratios), max(ratios)
+
+
+def _count_started(run: Run) -> int:
+    """Return how many kernels, operators and CUDA graphs the host starts in a step."""
+    recorded = {each.graph: each.parts for each in run.recorded_graphs if each.parts}
+    return sum(recorded.values()) + _count_alone(run, recorded)

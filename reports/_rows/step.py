@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfcli import units
-from perfcli.model import BreakPlace, CollectiveTime, Comparison, Run
+from perfcli.model import BreakPlace, CollectiveTime, Comparison, HostEstimate, Run
 
 from .._screen.kernel import shorten_location
 
@@ -165,9 +165,19 @@ def _list_host(run: Run) -> Iterator[tuple[str, str]]:
     if host is None:
         return
     between = f"{units.seconds(host.low)} to {units.seconds(host.high)}"
-    what = "CUDA graphs replayed" if host.replayed else "launched one by one"
     launches = units.plural(host.launches, "launch", "launches")
-    yield "host", f"{launches}, about {units.seconds(host.seconds)} ({between}), {what}"
+    how = _name_way(host)
+    yield "host", f"{launches}, about {units.seconds(host.seconds)} ({between}), {how}"
+
+
+def _name_way(host: HostEstimate) -> str:
+    """Return how the host launches what a step needs."""
+    if host.replayed:
+        return "CUDA graphs replayed"
+    if host.replays:
+        graphs = units.plural(host.replays, "CUDA graph")
+        return f"{units.count(host.alone)} launched one by one and {graphs} replayed"
+    return "launched one by one"
 
 
 def _list_compiling(run: Run) -> Iterator[tuple[str, str]]:
@@ -211,13 +221,18 @@ def list_step_changes(comparison: Comparison) -> list[tuple[str, str]]:
     if any(recorded):
         lines.append(("CUDA graphs", _join([text or "none" for text in recorded])))
     estimate = comparison.estimate
-    hosts = (base.host, head.host)
-    if estimate is not None and estimate.head.waits_for_host and hosts[0] and hosts[1]:
-        launches = _join(tuple(units.count(host.launches) for host in hosts if host))
-        times = _join(tuple(units.seconds(host.seconds) for host in hosts if host))
-        device = _join([units.seconds(step.seconds) for step in (estimate.base, estimate.head)])
-        word = "launch" if hosts[1].launches == 1 else "launches"
-        lines.append(("host", f"{launches} {word}, {times}; the device {device}: it waits"))
+    if base.host and head.host:
+        ways = _join((_name_way(base.host), _name_way(head.host)))
+        waits = estimate is not None and estimate.head.waits_for_host
+        if waits or " → " in ways:
+            launches = _join([units.count(host.launches) for host in (base.host, head.host)])
+            times = _join([units.seconds(host.seconds) for host in (base.host, head.host)])
+            word = "launch" if head.host.launches == 1 else "launches"
+            text = f"{launches} {word}, {times}" + f", {ways}" * (" → " in ways)
+            if estimate is not None and waits:
+                device = _join([units.seconds(s.seconds) for s in (estimate.base, estimate.head)])
+                text += f"; the device {device}: it waits"
+            lines.append(("host", text))
     for side, run in (("base", base), ("head", head)):
         varied = (text for label, text in _list_compiling(run) if label == "vary")
         lines += [(f"{side} vary", text) for text in varied]

@@ -72,6 +72,18 @@ def test_the_host_and_compiling() -> None:
     ]
 
 
+def test_the_host_is_compared_where_graphs_are_recorded_on_one_side() -> None:
+    replayed = HostEstimate(88.5e-6, 20e-6, 7e-4, 2, 80e-6, 0, 8.5e-6, replayed=True, replays=1)
+    base, head = (run([kernel("k")], host=each) for each in (HOST, replayed))
+    (line,) = list_step_changes(gather_evidence(base, head))
+    said = "2 launches, 98 µs → 88.5 µs, launched one by one → CUDA graphs replayed"
+    assert line == ("host", said)
+    assert list_step_changes(gather_evidence(base, base)) == []
+    both = HostEstimate(2e-4, 20e-6, 7e-4, 9, 80e-6, 35e-6, 8.5e-6, replays=2, alone=7)
+    (line,) = list_step_lines(run([kernel("k")], host=both))
+    assert line[1].endswith(", 7 launched one by one and 2 CUDA graphs replayed")
+
+
 def test_obstacles_where_graphs_were_asked_for() -> None:
     obstacle = GraphObstacle("forward 0", "not recorded", "cpu ops", "/m.py:3", "y = x.cpu()")
     asked = {"triton.cudagraphs": True}

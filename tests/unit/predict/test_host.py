@@ -10,7 +10,7 @@ from handmade_estimate import weighed_kernel, weighed_run, work
 
 from perfcli.diff.compare import compare
 from perfcli.machine import targets
-from perfcli.model import GraphObstacle, HostEstimate, Launch, Run
+from perfcli.model import GraphObstacle, HostEstimate, Launch, RecordedGraph, Run
 from perfcli.predict.host import compare_hosts, estimate_host_of
 from perfcli.predict.step import estimate_run, estimate_step
 from perfcli.rules.host_bound import RULE
@@ -66,11 +66,33 @@ def test_a_training_step_takes_the_calibrations_time() -> None:
     assert found.low < 5e-3 < 7e-3 < found.high
 
 
+RECORDED = (RecordedGraph("forward 0", 1),)
+
+
 def test_replayed_graphs_launch_nothing() -> None:
-    settings = {"triton.cudagraphs": True}
-    assert host(made(10, settings=settings, graph_obstacles=())).replayed
-    assert not host(made(10, settings=settings)).replayed
-    assert not host(made(10, settings={}, graph_obstacles=())).replayed
+    """Whoever asked for them: a script's own ``mode=`` is no option of the run."""
+    found = host(made(10, settings={"triton.cudagraphs": False}, recorded_graphs=RECORDED))
+    assert (found.replayed, found.replays, found.alone) == (True, 1, 0)
+    assert found.seconds == pytest.approx(88.5e-6)
+    assert found.launching == 0
+    asked = {"triton.cudagraphs": True}
+    refused = (RecordedGraph("forward 0", 0),)
+    assert not host(made(10, settings=asked, graph_obstacles=())).replayed
+    assert not host(made(10, settings=asked, recorded_graphs=refused)).replayed
+
+
+def test_what_is_not_recorded_is_launched_one_by_one() -> None:
+    """Two replays of 8.5 µs each beside one operator between them, and 4 launches of another
+    graph."""
+    split = GraphObstacle("forward 0", "split", "dynamic shape op")
+    run = made(10, recorded_graphs=(RecordedGraph("forward 0", 2),), graph_obstacles=(split,))
+    others = tuple(Launch("forward 1", "triton_poi_fused_add_0") for _ in range(4))
+    found = host(replace(run, launches=(*run.launches, *others)))
+    assert (found.launches, found.replays, found.alone, found.replayed) == (14, 2, 5, False)
+    assert found.seconds == pytest.approx(80e-6 + 5 * 9e-6 + 2 * 8.5e-6)
+    assert found.launching == pytest.approx(25e-6)
+    trained = host(replace(run, launches=(*run.launches, *others), mode="training"))
+    assert trained.seconds == pytest.approx(1.5e-3 + 5 * 25e-6 + 2 * 8.5e-6)
 
 
 def test_two_hosts() -> None:
@@ -107,10 +129,8 @@ def test_one_launch_is_no_finding() -> None:
 
 
 def test_recorded_launches_are_no_finding() -> None:
-    settings = {"triton.cudagraphs": True}
-    assert (
-        list(RULE.of_run(made(8, blocks=1, sectors=4, settings=settings, graph_obstacles=()))) == []
-    )
+    run = made(8, blocks=1, sectors=4, recorded_graphs=RECORDED, graph_obstacles=())
+    assert list(RULE.of_run(run)) == []
 
 
 def test_the_cure_is_proposed_where_nothing_is_in_its_way() -> None:
