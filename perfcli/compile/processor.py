@@ -23,11 +23,13 @@ class Processor:
     cpu_seconds: float
     yardstick_seconds: float
 
-    def measure_work(self, nodes: int) -> CompileWork:
-        """Return the work since that moment."""
+    def measure_work(self, nodes: int, choosing_seconds: float) -> CompileWork:
+        """Return the work since that moment, with what other processes compiled to choose
+        from."""
         taken = time.process_time() - self.cpu_seconds
         speed = (self.yardstick_seconds + _time_loop()) / 2
-        return CompileWork(round(taken, 4), round(speed, 6), nodes, _read_parts())
+        chosen = round(choosing_seconds, 4)
+        return CompileWork(round(taken, 4), round(speed, 6), nodes, _read_parts(), chosen)
 
 
 _MOST_PARTS = 16

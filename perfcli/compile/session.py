@@ -124,6 +124,8 @@ class Session:
     """Objects that torch's C++ holds pointers to."""
     recompilations: Recompilations | None = None
     work: CompileWork | None = None
+    choosing_seconds: float = 0.0
+    """Processor time of compiling what Inductor chooses from."""
     explains: bool = True
     """Whether what only a report shows is found out as well."""
     compiled: tuple[CompiledCall, ...] = ()
@@ -141,6 +143,14 @@ class Session:
         """Note from now on, when torch is imported, which variables the user's code asks for."""
         if self.opened is not None:
             self.asked = AskedVariables()
+
+    def hear_of_choices(self, done: int, total: int, seconds: float) -> None:
+        """Report what is compiled to choose from, and count its processor time."""
+        self.choosing_seconds += seconds
+        if done < total:
+            self.report("choices", done, total)
+        else:
+            self.report("trace", 0, None)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -311,7 +321,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
         capture.call_order.clear()  # of collectives of the building
         assumptions = decisions.install(mode, session.request.target)
         if session.request.target is not None:
-            choices.install(pool, session.request.target, assumptions)
+            choices.install(pool, session.request.target, assumptions, session.hear_of_choices)
         operators.install_recurrent(assumptions)
         optimizers.install(mode)
         settings.reset_counters()
@@ -321,7 +331,8 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
                 built.workload, mode, capture, session.request.dynamic, assumptions
             )
     if before is not None:
-        session.work = before.measure_work(sum(graph.facts.nodes for graph in capture.graphs))
+        nodes = sum(graph.facts.nodes for graph in capture.graphs)
+        session.work = before.measure_work(nodes, session.choosing_seconds)
         request = replace(session.request, params=built.params, preset=None)
         session.recompilations = recompiling.call_again(request, traced, capture, mode, assumptions)
     session.compiled = calls.list_calls(capture)
@@ -352,13 +363,14 @@ def trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
         group.install(session.request.world, begins=False, mode=mode, capture=capture)
     decisions.install(mode, session.request.target, assumptions)
     if session.request.target is not None:
-        choices.install(pool, session.request.target, assumptions)
+        choices.install(pool, session.request.target, assumptions, session.hear_of_choices)
     operators.install_recurrent(assumptions)
     optimizers.install(mode)
     settings.reset_counters()
     recompiling.forget_compilations()
     ran = run.run_offline(session.request, capture, mode, known)
-    session.work = before.measure_work(sum(graph.facts.nodes for graph in capture.graphs))
+    nodes = sum(graph.facts.nodes for graph in capture.graphs)
+    session.work = before.measure_work(nodes, session.choosing_seconds)
     session.recompilations = recompiling.call_again(
         session.request, ran.traced, capture, mode, assumptions
     )

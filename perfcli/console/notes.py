@@ -28,6 +28,7 @@ LEAST_DONE = 3
 _PHASES = {
     "import": "importing torch",
     "trace": "building and tracing the model",
+    "choices": "compiling implementations to choose from",
     "kernels": "compiling kernels",
     "check": "checking outputs",
     "warm": "warming up",

@@ -83,7 +83,7 @@ class VariedCall:
 
 @dataclass(frozen=True, slots=True)
 class CompileWork:
-    """Counts what compiling took, apart from the kernels' binaries."""
+    """Counts what compiling took, apart from the binaries of the kernels that are launched."""
 
     cpu_seconds: float
     """Processor time of building and tracing the model and of generating its code."""
@@ -93,6 +93,9 @@ class CompileWork:
     """FX nodes of all graphs."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """Seconds on the wall of the parts that torch itself times, the longest first; they overlap."""
+    choosing_seconds: float = 0.0
+    """Processor time of compiling implementations to choose from (``max_autotune``), beside the
+    rest: little for those that were kept from an earlier time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from perfcli.worker.weighing import weigh
 PHASES = {
     "import": "importing torch",
     "trace": "building and tracing the model",
+    "choices": "compiling implementations to choose from",
     "kernels": "compiling kernels",
     "check": "comparing outputs with the reference",
     "warm": "warming up",
@@ -136,5 +137,5 @@ def worker_environment(
 
 
 def _progress(index: int, reply: _Reply) -> Progress:
-    phase: Any = reply.phase if reply.phase in ("import", "trace", "kernels") else "trace"
+    phase: Any = reply.phase if reply.phase in PHASES else "trace"
     return Progress(index, phase, reply.done, reply.total)

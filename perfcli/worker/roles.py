@@ -34,7 +34,7 @@ from perfcli.model.kernel_work import (
     LaunchesRequest,
 )
 
-Phase = Literal["import", "trace", "kernels", "check", "warm", "done"]
+Phase = Literal["import", "trace", "choices", "kernels", "check", "warm", "done"]
 
 
 @dataclass(frozen=True, slots=True)

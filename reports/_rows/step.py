@@ -184,7 +184,10 @@ def _list_compiling(run: Run) -> Iterator[tuple[str, str]]:
     if run.compile_work is not None:
         work = run.compile_work
         nodes = units.plural(work.nodes, "FX node")
-        yield "compiling", f"{units.seconds(work.cpu_seconds)} of processor time for {nodes}"
+        text = f"{units.seconds(work.cpu_seconds)} of processor time for {nodes}"
+        if work.choosing_seconds:
+            text += f", {units.seconds(work.choosing_seconds)} for implementations to choose from"
+        yield "compiling", text
     found = run.recompilations
     if found is not None and found.varied:
         names = ", ".join(found.first_params)

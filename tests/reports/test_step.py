@@ -84,6 +84,13 @@ def test_the_host_is_compared_where_graphs_are_recorded_on_one_side() -> None:
     assert line[1].endswith(", 7 launched one by one and 2 CUDA graphs replayed")
 
 
+def test_compiling_what_is_chosen_from_counts() -> None:
+    work = CompileWork(2.05, 0.012, 42, choosing_seconds=88.4)
+    (line,) = list_step_lines(run([kernel("k")], compile_work=work))
+    said = "2.05 s of processor time for 42 FX nodes, 88.4 s for implementations to choose from"
+    assert line == ("compiling", said)
+
+
 def test_obstacles_where_graphs_were_asked_for() -> None:
     obstacle = GraphObstacle("forward 0", "not recorded", "cpu ops", "/m.py:3", "y = x.cpu()")
     asked = {"triton.cudagraphs": True}

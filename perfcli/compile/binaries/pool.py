@@ -41,6 +41,8 @@ class KernelResult:
     source_facts: SourceFacts | None
     compiled: Compiled
     note: str = ""
+    cpu_seconds: float = 0.0
+    """Processor time that it took, with that of the assembler; little where it was cached."""
 
 
 class KernelPool:
@@ -135,11 +137,13 @@ class KernelPool:
                 "use fewer with --jobs, what it finished is cached"
             ) from error
 
-    def results(self, definitions: Sequence[Definition]) -> list[KernelResult]:
-        """Compile kernels and wait for all of them. Raises as ``result``."""
+    def results(self, definitions: Sequence[Definition]) -> Iterator[KernelResult]:
+        """Compile kernels and yield each, in order, as soon as it is there. Raises as
+        ``result``."""
         for definition in definitions:
             self.submit(definition)
-        return [self.result(definition) for definition in definitions]
+        for definition in definitions:
+            yield self.result(definition)
 
     def close(self, wait: bool = False) -> None:
         self._executor.shutdown(wait=wait, cancel_futures=True)
@@ -204,16 +208,24 @@ def _examine(
     definitions: Sequence[Definition], target: Target | None, cache_dir: Path
 ) -> list[KernelResult]:
     """Return all facts of each kernel, from its source and, for Triton, from its binaries."""
+    begin = _read_clock()
     read = [read_source(definition) for definition in definitions]
     binaries: dict[str, Compiled] = {}
     if target is not None:
         triton = [each for each in definitions if each.language != "cpp"]
         compiled = compile_kernels(triton, target, cache_dir)
         binaries = {each.source: made for each, made in zip(triton, compiled, strict=True)}
+    share = (_read_clock() - begin) / len(definitions)
     return [
-        KernelResult(facts, binaries.get(each.source, Compiled((), {})), note)
+        KernelResult(facts, binaries.get(each.source, Compiled((), {})), note, share)
         for each, (facts, note) in zip(definitions, read, strict=True)
     ]
+
+
+def _read_clock() -> float:
+    """Return the processor time of this process and of those that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def read_source(definition: Definition) -> tuple[SourceFacts | None, str]:

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,13 +50,18 @@ _NO_ESTIMATE = "perfcli has no estimate of it"
 _TOO_LARGE = "needs more shared memory, or registers, than a block can have"
 
 
+Told = Callable[[int, int, float], None]
+"""Hears how many kernels to choose from are compiled, of how many, and what processor time the
+last one took."""
+
+
 class Compiles(Protocol):
     """Compiles kernels."""
 
-    def results(self, definitions: Sequence[Definition]) -> list[Any]: ...
+    def results(self, definitions: Sequence[Definition]) -> Iterable[Any]: ...
 
 
-def install(pool: Compiles, target: Target, assumptions: Assumptions) -> None:
+def install(pool: Compiles, target: Target, assumptions: Assumptions, told: Told) -> None:
     """Let estimates choose, for good. ``pool`` compiles what is estimated."""
     import torch._inductor.config as inductor
     from torch._inductor import autotune_process, ir, scheduler, select_algorithm
@@ -64,7 +69,7 @@ def install(pool: Compiles, target: Target, assumptions: Assumptions) -> None:
 
     if inductor.coordinate_descent_tuning:
         assumptions.counts[SEARCH] += 1
-    answers = _Answers(pool, target, assumptions)
+    answers = _Answers(pool, target, assumptions, told)
     cache = select_algorithm.AlgorithmSelectorCache
     replace_attribute(cache, "benchmark", _or_original(cache.benchmark, answers.time_choices))
     replace_attribute(cache, "lookup", _look_nothing_up)
@@ -112,8 +117,13 @@ def _look_nothing_up(
 class _Answers:
     """Answers in place of a device that times."""
 
-    def __init__(self, pool: Compiles, target: Target, assumptions: Assumptions) -> None:
+    def __init__(
+        self, pool: Compiles, target: Target, assumptions: Assumptions, told: Told
+    ) -> None:
         self._pool, self._target, self._assumptions = pool, target, assumptions
+        self._told = told
+        self._done = self._total = 0
+        self._compiled: set[str] = set()
         self._swapped: tuple[Any, Any] | None = None
         """The ``MultiTemplateBuffer`` and the choice of it that a module is generated for."""
 
@@ -146,7 +156,19 @@ class _Answers:
         for each in templates:
             source = Path(each.bmreq.module_path).read_text(encoding="utf-8").strip()
             definitions.append(Definition(each.bmreq.kernel_name, "triton", source, "template"))
-        return self._pool.results(definitions)
+        return self._compile_all(definitions)
+
+    def _compile_all(self, definitions: Sequence[Definition]) -> list[Any]:
+        self._total += len(definitions)
+        self._told(self._done, self._total, 0.0)
+        found = []
+        for definition, made in zip(definitions, self._pool.results(definitions), strict=True):
+            found.append(made)
+            self._done += 1
+            took = 0.0 if definition.source in self._compiled else made.cpu_seconds
+            self._compiled.add(definition.source)
+            self._told(self._done, self._total, took)
+        return found
 
     def _judge_template(
         self, choice: Any, made: Any, reads: Sequence[Buffer], result: Buffer, tf32: bool
@@ -214,7 +236,7 @@ class _Answers:
         definition = read_module(source)
         if definition is None:
             return math.inf, path
-        made = self._pool.results([definition])[0].compiled
+        made = self._compile_all([definition])[0].compiled
         candidate = None if made.error else best_candidate(made.candidates)
         if candidate is None or not candidate.blocks_per_sm:
             return math.inf, path

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from warm import WarmProcess
 
+from perfcli.compile.session import Session
 from perfcli.compile.stand_in.choices import _as_timed
 from perfcli.machine import targets
 from perfcli.model import (
@@ -23,6 +24,7 @@ from perfcli.model import (
     Variant,
 )
 from perfcli.predict.step import estimate_run
+from perfcli.worker.process import PHASES
 
 PROGRAM = """
 import torch
@@ -99,6 +101,25 @@ def test_the_order_is_that_of_a_device(tuned: Run) -> None:
     assert sorted(found) == sorted(found, key=lambda each: each[1] or 0.0)
     (use,) = selection.uses
     assert found[use.chosen][0] == 22.1
+
+
+@pytest.mark.torch
+def test_compiling_what_is_chosen_from_is_counted(tuned: Run) -> None:
+    assert tuned.compile_work
+    assert tuned.compile_work.choosing_seconds > 0
+
+
+def test_compiling_what_is_chosen_from_is_a_phase_of_its_own() -> None:
+    heard: list[tuple[str, int, int | None]] = []
+    request = CompileRequest(
+        "softmax", {}, None, Variant(""), device="cpu", target=None, jobs=1, cache_dir=""
+    )
+    session = Session(request, lambda *event: heard.append(event))
+    for done, seconds in enumerate((0.0, 1.5, 2.0)):
+        session.hear_of_choices(done, 2, seconds)
+    assert heard == [("choices", 0, 2), ("choices", 1, 2), ("trace", 0, None)]
+    assert session.choosing_seconds == 3.5
+    assert PHASES["choices"] == "compiling implementations to choose from"
 
 
 @pytest.mark.torch
