@@ -93,21 +93,30 @@ def test_no_path_of_this_machine_in_the_gates_json(
 
 
 @pytest.mark.parametrize(
-    ("typed", "title"),
+    ("typed", "title", "own"),
     [
-        (["model.py:old", "model.py:new"], "model.py:old → model.py:new"),
-        (["train.py --batch 8", "train.py --batch 16"], "train.py --batch 8 → train.py --batch 16"),
-        (["softmax", "rmsnorm"], "softmax → rmsnorm"),
+        (["model.py:old", "model.py:new"], "model.py:old → model.py:new", ("", "")),
+        (
+            ["train.py --batch 8", "train.py --batch 16"],
+            "train.py --batch 8 → train.py --batch 16",
+            ("", ""),
+        ),
+        (
+            ["softmax", "rmsnorm"],
+            "softmax → rmsnorm",
+            (" · columns=50304 · stride=0", " · columns=8192"),
+        ),
     ],
 )
 def test_both_sides_are_named_where_they_are_of_two_things(
-    perfcli: Any, typed: list[str], title: str
+    perfcli: Any, typed: list[str], title: str, own: tuple[str, str]
 ) -> None:
+    """With the parameters in which they differ."""
     Path("model.py").write_text("def old(): ...\ndef new(): ...\n")
     Path("train.py").write_text("if __name__ == '__main__':\n    run()\n")
     result = perfcli("compare", *typed, "--markdown", "out.md", "--html", "out.html")
     assert result.code == 0
-    base, head = title.split(" → ")
+    base, head = (name + its for name, its in zip(title.split(" → "), own, strict=True))
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     assert any(line.startswith(f"{title} · ") for line in lines)
     assert f"base {base} · default · torch 2.13.0" in lines
