@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from warm import WarmProcess
+from warm import WarmProcess, make_request
 
-from perfcli.machine import targets
 from perfcli.machine.environment import cache_dir
-from perfcli.model import CompileRequest, Variant
 
 _ROOT = Path(__file__).parents[1]
 _FIXTURES = _ROOT / "tests" / "fixtures"
@@ -23,15 +21,7 @@ _FIXTURES = _ROOT / "tests" / "fixtures"
 def generate(process: WarmProcess, asked: Sequence[str]) -> list[dict[str, Any]]:
     """What is generated for cases of ``fixtures/reduction_cases.py``, with options:
     ``softmax,patch.loop_peeling=true``."""
-    request = CompileRequest(
-        scenario="",
-        params={},
-        preset=None,
-        variant=Variant(""),
-        device="cuda",
-        target=targets.get("h100"),
-        cache_dir=str(cache_dir()),
-    )
+    request = make_request(cache_dir())
     found = []
     for each in asked:
         name, *settings = each.split(",")

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 import perfcli
+from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker import protocol
 from perfcli.worker.process import worker_environment
@@ -76,6 +77,12 @@ class WarmProcess:
     def close(self) -> None:
         for process in self._processes.values():
             process.communicate()
+
+
+def make_request(cache_dir: Path) -> CompileRequest:
+    """What a fork for an H100 is prepared for that compiles nothing by itself."""
+    target = targets.get(USUAL)
+    return CompileRequest("", {}, None, Variant(""), "cuda", target, cache_dir=str(cache_dir))
 
 
 @contextlib.contextmanager

@@ -209,7 +209,6 @@ def _compile_on_device(session: Session) -> Bundle:
     session.listen_to_variables()
     with session.phase("trace"):
         if session.request.script:
-            tracing.generate_here()  # a script may compile the same graph twice
             capture, built, traced = _run_script_here(session)
         else:
             capture, built, traced = on_device.trace(session.request)
@@ -384,7 +383,7 @@ def _run_script_here(session: Session) -> tuple[Capture, Any, Any]:
     from perfcli.compile import tracing
     from perfcli.compile.scripts import run
 
-    tracing.generate_here()
+    tracing.generate_here()  # a script may compile the same graph twice
     capture = Capture()
     ran = run.run_on_device(session.request, capture)
     session.compiled = ran.calls

@@ -263,12 +263,16 @@ class HostEstimate:
     """The least that its launches alone take."""
     replay: float
     """What it takes to replay the graphs of the step as CUDA graphs instead."""
-    replayed: bool = False
-    """Whether all of them are recorded as CUDA graphs, so that it launches only these."""
     replays: int = 0
     """CUDA graphs that it launches."""
     alone: int = 0
     """Kernels and calls that it launches one by one, beside CUDA graphs or without any."""
+
+    @property
+    def replayed(self) -> bool:
+        """Return whether all of them are recorded as CUDA graphs, so that it launches only
+        these."""
+        return bool(self.replays) and not self.alone
 
 
 @dataclass(frozen=True, slots=True)

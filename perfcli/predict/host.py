@@ -34,7 +34,7 @@ def estimate_host_of(run: Run) -> HostEstimate | None:
     like that of its target."""
     if run.target is None or not run.launches:
         return None
-    recorded = {each.graph: each.parts for each in run.recorded_graphs if each.parts}
+    recorded = _list_recorded(run)
     replays, alone = sum(recorded.values()), _count_alone(run, recorded)
     operators = [(each.op, each.count) for each in run.externs if each.graph not in recorded]
     calls = sum(launch.extern for launch in run.launches if launch.graph not in recorded)
@@ -56,8 +56,13 @@ def estimate_host_of(run: Run) -> HostEstimate | None:
         most = graphs * _MOST_GRAPH + alone * _MOST_LAUNCH + beyond
     return HostEstimate(
         seconds, low, most, launches, once, launching, instead,
-        replayed=bool(replays) and not alone, replays=replays, alone=alone,
+        replays=replays, alone=alone,
     )  # fmt: skip
+
+
+def _list_recorded(run: Run) -> dict[str, int]:
+    """Return the compiled graphs that are recorded, with as how many CUDA graphs each is."""
+    return {each.graph: each.parts for each in run.recorded_graphs if each.parts}
 
 
 def _count_alone(run: Run, recorded: Collection[str]) -> int:
@@ -86,5 +91,5 @@ def compare_hosts(base: Run, head: Run) -> tuple[float, float]:
 
 def _count_started(run: Run) -> int:
     """Return how many kernels, operators and CUDA graphs the host starts in a step."""
-    recorded = {each.graph: each.parts for each in run.recorded_graphs if each.parts}
+    recorded = _list_recorded(run)
     return sum(recorded.values()) + _count_alone(run, recorded)

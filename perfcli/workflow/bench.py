@@ -154,8 +154,7 @@ class _OwnFiles:
 def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> Bench:
     """Start real workers, or those that make things up. Sides of one torch and triton share caches:
     identical kernels are compiled, and tuned, once. Those of the CPU stay, found by content; what
-    was tuned on a GPU does not.
-    """
+    was tuned on a GPU does not."""
     if setting.fake is not None:
         made_up = FakeStarter(setting.fake)
         return Bench(made_up, made_up.clock)
@@ -188,11 +187,11 @@ def measure(
     Raises what a worker raises, with how much was kept; NotComparable where the two do not run
     in the same place; Interrupted on Ctrl-C before the first round.
     """
-    base, head = comparison.base, comparison.head
-    names = [*(job.request.variant.name for job in jobs), "both"]
     plan = setting.plan(jobs)
+    base, head = comparison.base, comparison.head
     opening = begin(plan, head.scenario, base.id, head.id)
     place = open_bench(setting, jobs, context.timeout)
+    names = [*(job.request.variant.name for job in jobs), "both"]
     try:
         with Reporter(names, context.notes) as progress:
             watch = Watch(opening, progress, context.notes)

@@ -73,7 +73,7 @@ def test_the_host_and_compiling() -> None:
 
 
 def test_the_host_is_compared_where_graphs_are_recorded_on_one_side() -> None:
-    replayed = HostEstimate(88.5e-6, 20e-6, 7e-4, 2, 80e-6, 0, 8.5e-6, replayed=True, replays=1)
+    replayed = HostEstimate(88.5e-6, 20e-6, 7e-4, 2, 80e-6, 0, 8.5e-6, replays=1)
     base, head = (run([kernel("k")], host=each) for each in (HOST, replayed))
     (line,) = list_step_changes(gather_evidence(base, head))
     said = "2 launches, 98 µs → 88.5 µs, launched one by one → CUDA graphs replayed"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warm import WarmProcess
+from warm import WarmProcess, make_request
 
 from perfcli.loading import registry
 from perfcli.machine import targets
@@ -86,13 +86,5 @@ def compile_run(compile_bundle: Callable[..., Bundle]) -> Compile:
 @pytest.fixture(scope="session")
 def device_calls(warm_process: WarmProcess, cache_of_the_run: Path) -> Any:
     """Returns what ``fixtures/device_calls.py`` sees of an H100 that is not there."""
-    request = CompileRequest(
-        scenario="",
-        params={},
-        preset=None,
-        variant=Variant(""),
-        device="cuda",
-        target=targets.get("h100"),
-        cache_dir=str(cache_of_the_run),
-    )
+    request = make_request(cache_of_the_run)
     return warm_process.call(request, MODELS.parent / "device_calls.py")

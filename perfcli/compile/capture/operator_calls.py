@@ -6,7 +6,7 @@ Seen with torch 2.11 to 2.13.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +68,17 @@ def _find_inner_operator(node: Any) -> Any:
     return next((each for each in arguments if isinstance(each, OpOverload)), None)
 
 
+def find_group(arguments: Iterable[Any]) -> Any:
+    """Return the process group that one of a collective's arguments names; None where none does."""
+    from torch.distributed.distributed_c10d import _resolve_process_group
+
+    for each in arguments:
+        if isinstance(each, str):
+            with contextlib.suppress(Exception):  # another string: which sum is meant
+                return _resolve_process_group(each)
+    return None
+
+
 def count_ranks(group: Any) -> dict[str, int]:
     """Return how many ranks a process group has, and on how many machines they are: torchrun gives
     each machine the next ones of all."""
@@ -79,12 +90,9 @@ def count_ranks(group: Any) -> dict[str, int]:
 
 def _find_ranks(node: Any, plain: Mapping[str, OptionValue]) -> Mapping[str, int]:
     """Return how many ranks take part in a collective: those of the group that it names."""
-    from torch.distributed.distributed_c10d import _resolve_process_group
-
-    for each in (*plain.values(), *getattr(node, "constant_args", ())):
-        if isinstance(each, str):
-            with contextlib.suppress(Exception):  # another string: which sum is meant
-                return count_ranks(_resolve_process_group(each))
+    group = find_group((*plain.values(), *getattr(node, "constant_args", ())))
+    if group is not None:
+        return count_ranks(group)
     size = plain.get("group_size")
     return {"ranks": size} if isinstance(size, int) else {}
 

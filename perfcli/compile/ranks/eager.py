@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfcli.compile.capture.captured import Capture, CapturedGraph
-from perfcli.compile.capture.operator_calls import count_ranks
+from perfcli.compile.capture.operator_calls import count_ranks, find_group
 from perfcli.compile.capture.operator_tensors import list_tensors
 from perfcli.compile.stand_in import device
 from perfcli.compile.stand_in.streams import current_stream, listen_to_streams
@@ -162,17 +162,12 @@ def _is_tracing() -> bool:
 
 def _find_group(args: Sequence[Any]) -> Any:
     import torch
-    from torch.distributed.distributed_c10d import ProcessGroup, _resolve_process_group
+    from torch.distributed.distributed_c10d import ProcessGroup
 
     for each in args:
         if isinstance(each, torch.ScriptObject) and "ProcessGroup" in str(each._type()):
             return ProcessGroup.unbox(each)
-        if isinstance(each, str):
-            try:
-                return _resolve_process_group(each)
-            except (RuntimeError, LookupError):
-                continue  # another string: which sum is meant
-    return None
+    return find_group(args)
 
 
 def describe(tensor: Any) -> Buffer:

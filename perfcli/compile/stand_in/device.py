@@ -105,9 +105,6 @@ def _replace_cuda_module(target: Target, properties: SimpleNamespace) -> None:
         cuda, "get_rng_state", lambda *_: torch.zeros(16, dtype=torch.uint8, device="cpu")
     )
     replace_attribute(cuda, "set_rng_state", lambda *_, **__: None)
-    replace_attribute(cuda, "memory_allocated", lambda *_: 0)
-    replace_attribute(cuda, "max_memory_allocated", lambda *_: 0)
-    replace_attribute(cuda, "reset_peak_memory_stats", lambda *_: None)
     replace_attribute(cuda, "manual_seed", lambda *_: None)
     replace_attribute(cuda, "manual_seed_all", lambda *_: None)
     # What recomputes a random operator (attention in a checkpointed block) keeps its state.

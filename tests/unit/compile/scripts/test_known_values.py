@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warm import WarmProcess
-
-from perfcli.machine import targets
-from perfcli.model import CompileRequest, Variant
+from warm import WarmProcess, make_request
 
 PROGRAMS = Path(__file__).parents[3] / "fixtures" / "known_values.py"
 UNKNOWN = {"fill_half_of_unknown", "copy_unknown_into_a_view", "copy_unknown_into_the_whole"}
@@ -20,10 +17,7 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(scope="module")
 def seen(warm_process: WarmProcess, cache_of_the_run: Path) -> dict[str, Any]:
     """What is known after each program, and what is true."""
-    h100 = targets.get("h100")
-    cache = str(cache_of_the_run)
-    request = CompileRequest("", {}, None, Variant(""), "cuda", h100, cache_dir=cache)
-    found: dict[str, Any] = warm_process.call(request, PROGRAMS)
+    found: dict[str, Any] = warm_process.call(make_request(cache_of_the_run), PROGRAMS)
     return found
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from warm import WarmProcess
+from warm import WarmProcess, make_request
 
 from perfcli.errors import PerfcliError, UserCodeFailed
 from perfcli.machine import environment, targets
@@ -95,10 +94,7 @@ def test_a_search_compiles_the_same_kernels(
 ) -> None:
     options = {"split_reductions": False}
     run = run_script("layers.py", options=options)
-    request = replace(
-        CompileRequest("", {}, None, Variant(""), "cuda", targets.get("h100")),
-        cache_dir=str(environment.cache_dir()),
-    )
+    request = make_request(environment.cache_dir())
     program = SCRIPTS.parent / "generated_script.py"
     found = warm_process.call(request, program, str(SCRIPTS / "layers.py"), options)
     assert found == [[each.name, each.source_hash, each.launches] for each in run.kernels]
