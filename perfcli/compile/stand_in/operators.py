@@ -58,7 +58,32 @@ def install() -> None:
     for name, shape in _SHAPES.items():
         if (packet := getattr(torch.ops.aten, name, None)) is not None:
             fake_impls.op_implementations_dict[packet.default] = shape
+    _choose_convolution_layouts()
     _refuse_mixed_types()
+
+
+def _choose_convolution_layouts() -> None:
+    """Answer as cuDNN would in which memory format a convolution and its gradients come out. Torch
+    asks the libraries that it finds, and without a device it finds none for bfloat16, in a CPU
+    build for no type at all (seen with torch 2.11 to 2.15)."""
+    import torch
+    from torch._prims_common import suggest_memory_format
+
+    ask = torch._C._conv_determine_backend_memory_format
+
+    def choose(image: Any, weight: Any, library: Any) -> Any:
+        if image.device.type != "cuda":
+            return ask(image, weight, library)
+        if torch.float64 in (image.dtype, weight.dtype) or not torch.backends.cudnn.enabled:
+            return torch.contiguous_format
+        last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.ndim)
+        return (
+            last
+            if last in map(suggest_memory_format, (image, weight))
+            else (torch.contiguous_format)
+        )
+
+    replace_attribute(torch._C, "_conv_determine_backend_memory_format", choose)
 
 
 def _shape_like_source(_mode: Any, _operator: Any, source: Any, *_: Any, **__: Any) -> Any:
@@ -106,20 +131,21 @@ def _refuse_mixed_types() -> None:
     import torch
     from torch._subclasses import fake_impls
 
+    table = fake_impls.op_implementations_dict
     for name, (position, message) in _MIXED.items():
-        check = _check_types(position, message)
-        fake_impls.op_implementations_dict[getattr(torch.ops.aten, name).default] = check
+        operator = getattr(torch.ops.aten, name).default
+        table[operator] = _check_types(position, message, table.get(operator))
 
 
-def _check_types(position: int, message: str) -> Any:
+def _check_types(position: int, message: str, original: Any) -> Any:
     """Return an implementation for fake tensors that refuses two types, and else leaves the call to
-    the meta function."""
+    the one that there is, or to the meta function."""
 
-    def check(_mode: Any, _func: Any, *args: Any, **_kwargs: Any) -> Any:
+    def check(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         first, second = args[position : position + 2]
         if first.dtype != second.dtype and first.device.type == "cuda":
             raise RuntimeError(message.format(first.dtype, second.dtype))
-        return NotImplemented
+        return NotImplemented if original is None else original(mode, func, *args, **kwargs)
 
     return check
 
