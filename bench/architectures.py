@@ -10,9 +10,7 @@ else its outputs, each of which gets a gradient of ones.
 
 from __future__ import annotations
 
-import fcntl
 import importlib
-import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from perfcli.model.values import Mode
 
 _FILE = Path(__file__).with_suffix(".toml")
-LOCK = "ARCHITECTURES_LOCK"
-"""Names a file in the environment: of all processes that have it, one at a time measures."""
 _LOWEST_TOKEN = 3
 """Below it are the special ones."""
 
@@ -50,8 +46,6 @@ def build(name: str = "llama", mode: Mode = "forward") -> Any:
 
     from perfcli.model import Workload
 
-    if file := os.environ.get(LOCK):
-        _time_in_turn(file)
     row = TABLE[name]
     dtype = getattr(torch, row.get("dtype", "float32"))
     model = _MAKERS[row["library"]](row).to(dtype).train(mode == "training")
@@ -65,24 +59,6 @@ def build(name: str = "llama", mode: Mode = "forward") -> Any:
             inputs.pop("decoder_input_ids", None)  # derived from the labels
     made = {key: _make_input(text, dtype) for key, text in inputs.items()}
     return Workload(model, (), kwargs=made, mode=mode, autocast=row.get("autocast"))
-
-
-def _time_in_turn(file: str) -> None:
-    """Let no other process measure on the device while this one does: whether Inductor pads a
-    product is decided by a few microseconds, and one that compiles alone has the device to
-    itself. (Seen with torch 2.11 to 2.15.)"""
-    from torch._inductor.runtime.benchmarking import benchmarker
-
-    measure, lock = benchmarker.benchmark_gpu, open(file, "w")  # noqa: SIM115
-
-    def measure_in_turn(*args: Any, **kwargs: Any) -> Any:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            return measure(*args, **kwargs)
-        finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)
-
-    benchmarker.benchmark_gpu = measure_in_turn
 
 
 def _make_input(text: str, dtype: Any) -> Any:

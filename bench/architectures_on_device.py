@@ -5,10 +5,9 @@
 
 ``run`` compiles each architecture, forward and training, on the device with nothing stood in for,
 and without it in another process, and writes one file for each into the folder; what is there
-already is not compiled again. Many compile at a time, but one at a time measures on a device.
-``report`` compares them: kernel bodies text for text, names apart; registers, spilled words and
-shared memory of every launch configuration; operators. Without a GPU, ``run --sides offline
---target h100`` says whether everything compiles.
+already is not compiled again. ``report`` compares them: kernel bodies text for text, names apart;
+registers, spilled words and shared memory of every launch configuration; operators. Without a
+GPU, ``run --sides offline --target h100`` says whether everything compiles.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
 
-from architectures import ARCHITECTURES, LOCK, TABLE  # noqa: E402
+from architectures import ARCHITECTURES, TABLE  # noqa: E402
 
 from perfcli.blobs import unpack  # noqa: E402
 from perfcli.compile.capture.definition import strip_name  # noqa: E402
@@ -80,9 +79,7 @@ def compile_task(task: Task) -> str:
     process.weigh = lambda bundle, _: bundle  # type: ignore[attr-defined, assignment]
     on_device = task.side == "device"
     slot = (multiprocessing.current_process()._identity or (0,))[0]
-    gpu = str(slot % task.gpus)
-    lock = str(task.folder / f"measuring-on-{gpu}.lock")
-    env = {"CUDA_VISIBLE_DEVICES": gpu, LOCK: lock} if on_device else {}
+    env = {"CUDA_VISIBLE_DEVICES": str(slot % task.gpus)} if on_device else {}
     request = build_request(
         str(SOURCE),
         Variant(task.side, env=env, python=task.python),
