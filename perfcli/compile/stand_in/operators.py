@@ -77,11 +77,8 @@ def _choose_convolution_layouts() -> None:
         if torch.float64 in (image.dtype, weight.dtype) or not torch.backends.cudnn.enabled:
             return torch.contiguous_format
         last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.ndim)
-        return (
-            last
-            if last in map(suggest_memory_format, (image, weight))
-            else (torch.contiguous_format)
-        )
+        is_last = last in map(suggest_memory_format, (image, weight))
+        return last if is_last else torch.contiguous_format
 
     replace_attribute(torch._C, "_conv_determine_backend_memory_format", choose)
 

@@ -68,3 +68,18 @@ def test_fast_paths_have_shapes(device_calls: Any) -> None:
     """An encoder's layer; attention with its weights, those of each head, and without them."""
     y, averaged, of_heads = [2, 6, 32], [2, 6, 6], [2, 4, 6, 6]
     assert device_calls["fast_paths"] == [y, y, averaged, y, of_heads, y, None]
+
+
+def test_convolutions_are_laid_out_as_cudnn_does(device_calls: Any) -> None:
+    """A result and both gradients have the channels last where image or weight has, as
+    ``cudnn_conv_suggest_memory_format`` in ATen/native/ConvUtils.h says; never in float64."""
+    first, last = "first first first", "last last last"
+    assert device_calls["convolutions"] == {
+        "first": first,
+        "image": last,
+        "weight": last,
+        "volume": last,
+        "line": first,
+        "doubles": first,
+        "without cuDNN": first,
+    }
