@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import rmsnorm
-from ..rmsnorm import code
+from .._norms import code
 from .calls import FamilyKernels, as_rows, like, operator
 
 SCHEMAS = {

@@ -25,13 +25,14 @@ taken where, and what was measured.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import sqrt
 
 from perfcli.model import KernelFamily, KernelVariant, Problem, Tolerance
 
-from .blocks import ITEM_BYTES
+from .._norms.blocks import ITEM_BYTES, is_backward
+from .._norms.plan import list_operations, plan
 from .cases import BENCHMARKS, CASES
-from .plan import BACKWARD_OPERATIONS, FORWARD_OPERATIONS, plan
 
 MATRICES = {
     "rmsnorm": 2,
@@ -54,7 +55,7 @@ LEAST = {"bfloat16": 2.0**-126, "float16": 2.0**-24, "float32": 2.0**-126}
 
 def _moved_bytes(problem: Problem) -> int:
     """Return the bytes moved; see the module's docstring."""
-    vectors = 2 if problem.operation in BACKWARD_OPERATIONS else 1
+    vectors = 2 if is_backward(problem) else 1
     matrices = MATRICES[problem.operation] * problem.elements
     return (matrices + vectors * problem.columns) * ITEM_BYTES[problem.dtype]
 
@@ -77,7 +78,7 @@ def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
     """
     unit, least = UNIT_ROUNDOFF[problem.dtype], LEAST[problem.dtype]
     sums = FP32 * (8 + sqrt(problem.columns))
-    if problem.operation in BACKWARD_OPERATIONS:
+    if is_backward(problem):
         return {
             "dx": Tolerance(
                 max(8 * sums, least),
@@ -106,8 +107,7 @@ def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
     }
 
 
-FORWARD = FORWARD_OPERATIONS
-BACKWARD = BACKWARD_OPERATIONS
+FORWARD, BACKWARD = list_operations("rmsnorm")[:2], list_operations("rmsnorm")[2:]
 
 FAMILY = KernelFamily(
     name="rmsnorm",
@@ -138,12 +138,12 @@ FAMILY = KernelFamily(
         ),
         KernelVariant("unfused", "dx by rows, then dw by columns, which reads all again", BACKWARD),
     ),
-    plan=plan,
+    plan=partial(plan, "rmsnorm"),
     moved_bytes=_moved_bytes,
     flops=flops,
     tolerances=_tolerances,
     cases=CASES,
     benchmarks=BENCHMARKS,
-    code="perfcli.kernels.rmsnorm.code",
+    code="perfcli.kernels._norms.code",
     origin="pytorch issue 179711, pull request 179941; QuACK; pull request 167161 (mix-order)",
 )

@@ -13,7 +13,7 @@ from perfcli.machine import targets
 from perfcli.model import KernelLaunch, LaunchPlan, Problem
 
 FAMILY = registry.family("rmsnorm")
-BLOCKS = import_module("perfcli.kernels.rmsnorm.blocks")
+BLOCKS = import_module("perfcli.kernels._norms.blocks")
 H200 = targets.get("h200")
 DEVICES = [*targets.TARGETS.values(), *targets.KERNEL_TARGETS.values()]
 

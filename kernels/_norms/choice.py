@@ -11,10 +11,11 @@ from .blocks import (
     TILED,
     Blocks,
     _chunk_columns,
-    _has_residual,
     _misfit,
     _peels,
     _power_of_two,
+    has_mean,
+    has_residual,
     padded_columns,
     vector,
 )
@@ -130,11 +131,15 @@ def _fit(problem: Problem, blocks: Blocks) -> Blocks:
 def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     """Return the table's blocks for a problem, and the row that says so."""
     peel = _peels(problem) and row_bytes(problem) >= PEELED_FROM
-    found = _entry(RESIDUAL if _has_residual(problem) else PEELED if peel else FORWARD, problem)
+    found = _entry(RESIDUAL if has_residual(problem) else PEELED if peel else FORWARD, problem)
+    if has_mean(problem) and peel and row_bytes(problem) > 64 * KIB:
+        found = None  # 1024 threads spill four words of 50257 columns
     if found is None or _few_rows(problem, target):
         source = (FEW if _few_rows(problem, target) else LONG).source
         return _cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
     blocks = found.blocks
+    if has_mean(problem) and blocks.variant == "two-read":
+        blocks = Blocks("register-tiled", threads=512, read=LAST)
     if peel and blocks.variant == "register-tiled":
         blocks = replace(blocks, variant="peeled")
     if target.vendor == "nvidia" and target.capability >= (10, 0):

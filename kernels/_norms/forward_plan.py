@@ -12,13 +12,15 @@ from .blocks import (
     TRITON_TYPE,
     Blocks,
     _chunk_columns,
-    _has_residual,
     _peels,
     _power_of_two,
     _round_up,
     _tile_columns,
     _weight_width,
+    family,
     grid,
+    has_mean,
+    has_residual,
     padded_columns,
     pointers,
     step,
@@ -53,7 +55,7 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
         problem, target, blocks, "tma_rows", grid(problem, target, blocks),
         f"{names} rows eps", absent,
         COLUMNS=problem.columns, BLOCK=padded_columns(problem), WIDTH=width, ROWS=blocks.rows,
-        STAGES=blocks.stages, RESIDUAL=_has_residual(problem), WRITE=blocks.write,
+        STAGES=blocks.stages, RESIDUAL=has_residual(problem), WRITE=blocks.write,
     )  # fmt: skip
     box = f"[{blocks.rows}, {padded_columns(problem) // width}, {width}]"
     descriptor = f"tensordesc<{TRITON_TYPE[problem.dtype]}{box}>"
@@ -70,8 +72,6 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
 POLLS = 4096
 """Polls of a cooperative program before it computes what others owe it: some milliseconds, when all
 programs of a row start within microseconds of each other."""
-MISSING = -1.0
-"""Stands where a program has not written its sum of squares, which is zero or more, or NaN."""
 
 
 def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
@@ -81,8 +81,8 @@ def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLa
             problem, target, blocks, "full_tile", grid(problem, target, blocks),
             f"{names} rows eps", absent,
             COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded_columns(problem),
-            ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=_has_residual(problem),
-            READ=blocks.read, WRITE=blocks.write,
+            ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=has_residual(problem),
+            MEAN=has_mean(problem), READ=blocks.read, WRITE=blocks.write,
         )
     ]  # fmt: skip
 
@@ -96,41 +96,43 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
     tile = _tile_columns(problem, blocks)
     if tile * blocks.tiles < chunk:
         raise PerfcliError(
-            f"rmsnorm: {blocks.tiles} tiles of {tile} columns hold less than {chunk}: take more"
+            f"{family(problem)}: {blocks.tiles} tiles of {tile} columns hold less than {chunk}: "
+            "take more"
         )
     names, absent = pointers(problem)
     shared = blocks.parts > 1
     made = step(
         problem, target, blocks, "tiled", (problem.rows * blocks.parts, 1, 1),
-        f"{names} {'partial tiles ' if shared else ''}eps",
-        absent + ("" if shared else " partial tiles"),
+        f"{names} {'words tiles ' if shared else ''}eps",
+        absent + ("" if shared else " words tiles"),
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),
         CHUNK=chunk, PARTS=blocks.parts, TILE=tile, TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
-        RESIDUAL=_has_residual(problem),
+        RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
-        EARLY=blocks.early, POLLS=POLLS, MISSING=MISSING, READ=blocks.read,
+        EARLY=blocks.early, POLLS=POLLS, READ=blocks.read,
         WRITE=blocks.write,
     )  # fmt: skip
-    mark = [_mark(problem, target, blocks.parts)] if shared else []
-    return [*_shift(problem, target, peel), *mark, made]
+    marked = [mark_missing(problem, target, blocks.parts)] if shared else []
+    return [*_shift(problem, target, peel), *marked, made]
 
 
-def _mark(problem: Problem, target: Target, parts: int) -> KernelLaunch:
+def mark_missing(problem: Problem, target: Target, parts: int) -> KernelLaunch:
     words = problem.rows * parts
     return step(
         problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
-        "partial count", MISSING=MISSING, BLOCK=1024,
+        "words count", BLOCK=1024,
     )  # fmt: skip
 
 
 def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
     if not peel or problem.rows == 1:  # the first row is aligned
         return []
-    width = _weight_width(problem)
+    width, mean, bias = _weight_width(problem), has_mean(problem), "unshifted_bias bias"
     made = step(
         problem, target, Blocks("", 128), "shift_weights",
-        (-(-width // 2048), vector(problem), 1), "unshifted weight",
-        COLUMNS=problem.columns, WIDTH=width, BLOCK=2048,
+        (-(-width // 2048), vector(problem), 1), f"unshifted weight {bias if mean else ''}",
+        "" if mean else bias,
+        COLUMNS=problem.columns, WIDTH=width, BLOCK=2048, MEAN=mean,
     )  # fmt: skip
     return [made]
 
@@ -141,14 +143,14 @@ def _two_read(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLa
     made = step(
         problem, target, blocks, "two_reads", (problem.rows, 1, 1), f"{names} eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),
-        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=_has_residual(problem),
+        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=has_residual(problem),
         READ=blocks.read, AGAIN=blocks.again, WRITE=blocks.write,
     )  # fmt: skip
     return [*_shift(problem, target, peel), made]
 
 
 def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
-    peel, residual = _peels(problem), _has_residual(problem)
+    peel, residual = _peels(problem), has_residual(problem)
     parts = blocks.parts
     chunk = _round_up(-(-problem.columns // parts), blocks.tile)
     names = "x residual total partial" if residual else "x partial"
@@ -178,13 +180,17 @@ BUILDERS = {
     "two-read": _two_read,
     "split": split,
 }
+MEAN_BUILDERS = ("full-tile", "register-tiled", "peeled", "cooperative")
+"""Variants that layer norm has: a mean needs a row in registers."""
 
 
 def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
     """Return the launches of a choice, and the bytes of workspace that they share."""
     steps = BUILDERS[blocks.variant](problem, target, blocks)
     names = {name for step in steps for name in step.arguments}
-    workspace = 4 * problem.rows * blocks.parts if "partial" in names else 0
+    word = 8 if "words" in names else 4 if "partial" in names else 0
+    workspace = word * problem.rows * blocks.parts
     if "unshifted" in names:
-        workspace += vector(problem) * _weight_width(problem) * ITEM_BYTES[problem.dtype]
+        copies = vector(problem) * (2 if has_mean(problem) else 1)
+        workspace += copies * _weight_width(problem) * ITEM_BYTES[problem.dtype]
     return LaunchPlan(blocks.variant, tuple(steps), why, workspace)

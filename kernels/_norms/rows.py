@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-# ruff: noqa: ANN001 (arguments of kernels have no Python types)
+# ruff: noqa: ANN001, RET505 (arguments have no Python types; branches are constant)
 """Computes whole rows in one tile: loaded through pointers, or by TMA into shared memory."""
 
 from __future__ import annotations
@@ -39,8 +39,13 @@ def add_residual(x, residual):
 
 
 @triton.jit
-def _scale(x, scale, weight, dtype: tl.constexpr):
-    return (x.to(tl.float32) * scale * weight.to(tl.float32)).to(dtype)
+def normalise(x, mean, scale, weight, bias, MEAN: tl.constexpr, dtype: tl.constexpr):
+    """Return what is stored; only ``MEAN``, layer norm, subtracts a mean and adds a bias."""
+    wide = x.to(tl.float32)
+    if MEAN:
+        return ((wide - mean) * scale * weight.to(tl.float32) + bias.to(tl.float32)).to(dtype)
+    else:
+        return (wide * scale * weight.to(tl.float32)).to(dtype)
 
 
 @triton.jit
@@ -56,14 +61,18 @@ def opaque(x, OPAQUE: tl.constexpr):
 
 @triton.jit
 def shift_weights(
-    unshifted, weight, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
-):
+    unshifted, weight, unshifted_bias, bias,
+    COLUMNS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, MEAN: tl.constexpr,
+):  # fmt: skip
     """Write ``weight[h, i] = unshifted[i + h]``: a row whose aligned part starts at its column
     ``h`` finds its weights aligned in copy ``h``."""
     head = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(unshifted + head + column, mask=head + column < COLUMNS, other=0.0)
     tl.store(weight + head * WIDTH + column, values, mask=column < WIDTH)
+    if MEAN:
+        values = tl.load(unshifted_bias + head + column, mask=head + column < COLUMNS, other=0.0)
+        tl.store(bias + head * WIDTH + column, values, mask=column < WIDTH)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -71,8 +80,11 @@ def full_tile(
     x,
     residual,
     weight,
+    bias,
     y,
     total,
+    mean,
+    rstd,
     rows,
     eps,
     COLUMNS: tl.constexpr,
@@ -81,19 +93,25 @@ def full_tile(
     ROWS: tl.constexpr,
     STAGES: tl.constexpr,
     RESIDUAL: tl.constexpr,
+    MEAN: tl.constexpr,
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
     """Compute ``ROWS`` rows at a time, each read once and kept in registers. A grid smaller than
-    the number of such tiles goes round, with the weights kept."""
+    the number of such tiles goes round, with the weights kept. ``MEAN``: layer norm, which writes
+    each row's mean and 1 / deviation."""
     row = tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     w = tl.load(weight + column, mask=column < COLUMNS, other=0.0, eviction_policy="evict_last")
+    b = w
+    if MEAN:
+        b = tl.load(bias + column, mask=column < COLUMNS, other=0.0, eviction_policy="evict_last")
     for tile in tl.range(
         tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES
     ):
         first = tl.cast(tile, tl.int64) * ROWS
-        inside = (tile * ROWS + row < rows) & (column < COLUMNS)
+        present = tile * ROWS + row < rows
+        inside = present & (column < COLUMNS)
         source = first * STRIDE + (row * STRIDE + column)
         target = first * COLUMNS + (row * COLUMNS + column)
         values = tl.load(x + source, mask=inside, other=0.0, eviction_policy=READ)
@@ -102,8 +120,15 @@ def full_tile(
             values = add_residual(values, other)
             tl.store(total + target, values, mask=inside, eviction_policy=WRITE)
         wide = values.to(tl.float32)
+        middle = 0.0
+        if MEAN:
+            middle = (tl.sum(wide, axis=1) / COLUMNS)[:, None]
+            wide = tl.where(inside, wide - middle, 0.0)
         scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / COLUMNS + eps)[:, None]
-        out = _scale(values, scale, w, values.dtype)
+        if MEAN:
+            tl.store(mean + first + row, middle, mask=present)
+            tl.store(rstd + first + row, scale, mask=present)
+        out = normalise(values, middle, scale, w, b, MEAN, values.dtype)
         tl.store(y + target, out, mask=inside, eviction_policy=WRITE)
 
 
@@ -145,5 +170,5 @@ def tma_rows(
         wide = values.to(tl.float32)
         squares = tl.sum(tl.sum(wide * wide, axis=2), axis=1)
         scale = tl.rsqrt(squares / COLUMNS + eps)[:, None, None]
-        out = _scale(values, scale, w, values.dtype)
+        out = normalise(values, 0.0, scale, w, w, False, values.dtype)
         tl.store(y + target, out, mask=inside, eviction_policy=WRITE)

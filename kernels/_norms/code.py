@@ -1,4 +1,4 @@
-"""Runs the torch side of RMSNorm: inputs, the float64 reference, and a plan's kernels."""
+"""Runs the torch side of norms: inputs, the float64 reference, and a plan's kernels."""
 
 from __future__ import annotations
 
@@ -16,24 +16,32 @@ from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
 from .._launching import launch
-from . import backward, loop, rows, tiled
+from . import backward, exchange, loop, rows, tiled
+from .blocks import family, has_mean, has_residual, is_backward
 
 
 def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Any]:
     """Return what kernels hand over to each other, by argument."""
     x = tensors["x"]
     steps = {step.function: step for step in plan.launches}
+    named = {name for step in plan.launches for name in step.arguments}
     buffers: dict[str, Any] = {}
     if "tiled" in steps:
         buffers["tiles"] = steps["tiled"].constants["TILES"]
     if "shift_weights" in steps:
         copies, width = steps["shift_weights"].grid[1], steps["shift_weights"].constants["WIDTH"]
-        buffers |= {"unshifted": tensors["weight"], "weight": x.new_empty((copies, width))}
+        for name in ("weight", "bias") if has_mean(problem) else ("weight",):
+            plain = "unshifted" if name == "weight" else "unshifted_bias"
+            buffers |= {plain: tensors[name], name: x.new_empty((copies, width))}
     if parts := _partial_rows(problem, plan):
         buffers["count"] = parts
-        width = problem.columns if problem.operation.endswith("backward") else 1
+        width = problem.columns if is_backward(problem) else 1
         buffers["partial"] = torch.empty((parts, width), dtype=torch.float32, device=x.device)
-    if any("scale" in step.arguments for step in plan.launches):
+    if "words" in named:
+        parts = max(int(step.constants.get("PARTS") or 0) for step in plan.launches)
+        words = torch.empty(problem.rows * parts, dtype=torch.int64, device=x.device)
+        buffers |= {"words": words, "count": words.numel()}
+    if "scale" in named:
         buffers["scale"] = torch.empty(problem.rows, dtype=torch.float32, device=x.device)
     return buffers
 
@@ -44,7 +52,7 @@ def _partial_rows(problem: Problem, plan: LaunchPlan) -> int:
     for step in plan.launches:
         if "PARTS" in step.constants and "partial" in step.arguments:
             return problem.rows * int(step.constants["PARTS"] or 1)
-        if "partial" in step.arguments and problem.operation.endswith("backward"):
+        if "partial" in step.arguments and is_backward(problem):
             return step.grid[1] if step.function == "weight_gradient" else step.grid[0]
     return 0
 
@@ -89,7 +97,7 @@ def _interpretable(plan: LaunchPlan) -> LaunchPlan:
     return replace(plan, launches=steps)
 
 
-KERNELS = (rows, tiled, loop, backward)
+KERNELS = (rows, tiled, exchange, loop, backward)
 
 
 def function(name: str) -> Any:
@@ -97,17 +105,20 @@ def function(name: str) -> Any:
     for module in KERNELS:
         if hasattr(module, name):
             return getattr(module, name)
-    raise PerfcliError(f"rmsnorm has no kernel {name!r}")
+    raise PerfcliError(f"norms have no kernel {name!r}")
 
 
 def _epsilon(problem: Problem) -> float:
     """Return what is added to the mean of squares; a setting, ``eps``."""
-    return float(problem.settings.get("eps") or 0.0) if "eps" in problem.settings else 1e-6
+    if "eps" in problem.settings:
+        return float(problem.settings.get("eps") or 0.0)
+    return 1e-5 if has_mean(problem) else 1e-6
 
 
 def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
     """Return normally distributed inputs: ``x`` with the problem's row stride, ``weight`` about 1,
-    and by operation ``residual``, ``dy``, ``dsum``, all with the strides of ``x``."""
+    and by operation ``bias``, ``residual``, ``dy``, ``dsum``, matrices with the strides of ``x``;
+    of ``x`` itself what layer norm's backward gets from its forward."""
     generator = torch.Generator(device=device).manual_seed(seed)
     dtype: torch.dtype = getattr(torch, problem.dtype)
 
@@ -123,49 +134,80 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
         return flat.as_strided((problem.rows, problem.columns), (problem.stride, 1))
 
     tensors = {"x": rows(), "weight": 1 + normal(problem.columns) / 4}
-    if problem.operation == "rmsnorm-residual":
-        tensors["residual"] = rows()
-    if problem.operation.endswith("backward"):
+    if is_backward(problem):
         tensors["dy"] = rows()
-    if problem.operation == "rmsnorm-residual-backward":
-        tensors["dsum"] = rows()
+        if has_residual(problem):
+            tensors["dsum"] = rows()
+        if has_mean(problem):
+            tensors["mean"], tensors["rstd"] = _statistics(problem, tensors["x"].float())
+        return tensors
+    if has_mean(problem):
+        tensors["bias"] = normal(problem.columns) / 4
+    if has_residual(problem):
+        tensors["residual"] = rows()
     return tensors
+
+
+def _statistics(problem: Problem, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return layer norm's mean and 1 / deviation of rows."""
+    variance, mean = torch.var_mean(x, dim=1, correction=0)
+    return mean, (variance + _epsilon(problem)).rsqrt()
 
 
 def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Compute the outputs in float64, gradients by the formula of the derivative, not by
-    autograd."""
+    autograd. Layer norm's statistics are computed again from ``x``, not taken as they are given."""
     wide = {name: tensor.double() for name, tensor in tensors.items()}
     x, weight = wide["x"], wide["weight"]
     outputs = {}
-    if problem.operation == "rmsnorm-residual":
+    if has_residual(problem) and not is_backward(problem):
         x = outputs["sum"] = x + wide["residual"]
-    scale = (x.square().mean(dim=1, keepdim=True) + _epsilon(problem)).rsqrt()
-    if not problem.operation.endswith("backward"):
-        return {"y": x * scale * weight, **outputs}
-    normal, dy = x * scale, wide["dy"]
+    mean = x.mean(dim=1, keepdim=True) if has_mean(problem) else torch.zeros_like(x[:, :1])
+    scale = ((x - mean).square().mean(dim=1, keepdim=True) + _epsilon(problem)).rsqrt()
+    normal = (x - mean) * scale
+    if not is_backward(problem):
+        if has_mean(problem):
+            outputs |= {"mean": mean[:, 0], "rstd": scale[:, 0]}
+            return {"y": normal * weight + wide["bias"], **outputs}
+        return {"y": normal * weight, **outputs}
+    dy = wide["dy"]
     g = dy * weight
     dx = scale * (g - normal * (g * normal).mean(dim=1, keepdim=True))
+    if has_mean(problem):
+        dx = dx - scale * g.mean(dim=1, keepdim=True)
     if "dsum" in wide:
         dx = dx + wide["dsum"]
-    return {"dx": dx, "dw": (dy * normal).sum(dim=0)}
+    found = {"dx": dx, "dw": (dy * normal).sum(dim=0)}
+    return {**found, "db": dy.sum(dim=0)} if has_mean(problem) else found
 
 
 def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the same by torch's own operators, statistics in fp32. Gradients are written out, so
     that torch.compile gets the reductions over rows and columns as one graph."""
     x, weight = tensors["x"], tensors["weight"]
-    if not problem.operation.endswith("backward"):
+    if not is_backward(problem):
         total = x + tensors["residual"] if "residual" in tensors else x
-        y = functional.rms_norm(total, (problem.columns,), weight, _epsilon(problem))
-        return {"y": y, "sum": total} if "residual" in tensors else {"y": y}
+        shape, eps = (problem.columns,), _epsilon(problem)
+        extra = {"sum": total} if "residual" in tensors else {}
+        if has_mean(problem):
+            y, mean, rstd = torch.native_layer_norm(total, shape, weight, tensors["bias"], eps)
+            return {"y": y, "mean": mean[:, 0].float(), "rstd": rstd[:, 0].float(), **extra}
+        return {"y": functional.rms_norm(total, shape, weight, eps), **extra}
     wide, dy = x.float(), tensors["dy"].float()
-    scale = (wide.square().mean(dim=1, keepdim=True) + _epsilon(problem)).rsqrt()
-    normal, g = wide * scale, dy * weight.float()
-    dx = scale * (g - normal * (g * normal).mean(dim=1, keepdim=True))
+    if has_mean(problem):
+        normal = (wide - tensors["mean"][:, None]) * (scale := tensors["rstd"][:, None])
+    else:
+        scale = (wide.square().mean(dim=1, keepdim=True) + _epsilon(problem)).rsqrt()
+        normal = wide * scale
+    g = dy * weight.float()
+    dx = g - normal * (g * normal).mean(dim=1, keepdim=True)
+    if has_mean(problem):
+        dx = dx - g.mean(dim=1, keepdim=True)
+    dx = dx * scale
     if "dsum" in tensors:
         dx = dx + tensors["dsum"].float()
-    return {"dx": dx.to(x.dtype), "dw": (dy * normal).sum(dim=0).to(x.dtype)}
+    found = {"dx": dx.to(x.dtype), "dw": (dy * normal).sum(dim=0).to(x.dtype)}
+    return {**found, "db": dy.sum(dim=0).to(x.dtype)} if has_mean(problem) else found
 
 
 def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Tensor]:
@@ -176,12 +218,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     """
     _check(problem, tensors)
     x = tensors["x"]
-    contiguous = (problem.rows, problem.columns)
-    names = {"rmsnorm": ("y",), "rmsnorm-residual": ("y", "sum")}.get(problem.operation, ("dx",))
-    outputs = {name: x.new_empty(contiguous) for name in names}
-    if problem.operation.endswith("backward"):
-        make = x.new_empty if plan.launches else x.new_zeros
-        outputs["dw"] = make((problem.columns,))
+    outputs = {name: _make(problem, name, x, plan) for name in output_names(problem)}
     values: dict[str, Any] = {
         **tensors,
         **outputs,
@@ -196,21 +233,43 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     return outputs
 
 
+def output_names(problem: Problem) -> tuple[str, ...]:
+    mean, residual = has_mean(problem), has_residual(problem)
+    if is_backward(problem):
+        return ("dx", "dw", "db") if mean else ("dx", "dw")
+    return ("y", *(("sum",) if residual else ()), *(("mean", "rstd") if mean else ()))
+
+
+def _make(problem: Problem, name: str, x: Tensor, plan: LaunchPlan) -> Tensor:
+    """Return memory for an output; zeros for the sums of no rows, and statistics of no columns are
+    those of an empty mean."""
+    if name in ("mean", "rstd"):
+        made = torch.empty if plan.launches else torch.zeros
+        found = made(problem.rows, dtype=torch.float32, device=x.device)
+        return found if plan.launches else found.fill_(float("nan"))
+    make = x.new_empty if plan.launches else x.new_zeros
+    shape = (problem.columns,) if name in ("dw", "db") else (problem.rows, problem.columns)
+    return make(shape)
+
+
 def _check(problem: Problem, tensors: Mapping[str, Tensor]) -> None:
     """Check the tensors: kernels take sizes and strides from the problem, so the tensors have to
     have them."""
     for name, tensor in tensors.items():
-        if name == "weight":
+        dtype = problem.dtype
+        if name in ("weight", "bias"):
             shape, strides = [problem.columns], [1]
+        elif name in ("mean", "rstd"):
+            shape, strides, dtype = [problem.rows], [1], "float32"
         else:
             shape, strides = [problem.rows, problem.columns], [problem.stride, 1]
         pairs = zip(shape, tensor.stride(), strides, strict=False)
         same = all(size <= 1 or has == wanted for size, has, wanted in pairs)
-        dtype = str(tensor.dtype).removeprefix("torch.")
+        found = str(tensor.dtype).removeprefix("torch.")
         empty = problem.elements == 0
-        if list(tensor.shape) != shape or dtype != problem.dtype or not (same or empty):
+        if list(tensor.shape) != shape or found != dtype or not (same or empty):
             raise PerfcliError(
-                f"rmsnorm: {name} is {list(tensor.shape)} {dtype} with strides "
-                f"{list(tensor.stride())}, the problem says {shape} {problem.dtype} with "
+                f"{family(problem)}: {name} is {list(tensor.shape)} {found} with "
+                f"strides {list(tensor.stride())}, the problem says {shape} {dtype} with "
                 f"{strides}: make it contiguous, or plan for what it is"
             )

@@ -1,4 +1,4 @@
-"""Cuts RMSNorm into blocks, and checks what of that fits a device. Pure."""
+"""Cuts norms into blocks, and checks what of that fits a device. Pure."""
 
 from __future__ import annotations
 
@@ -137,19 +137,34 @@ def check_problem(problem: Problem) -> None:
     """Raise PerfcliError for a problem that no kernel of the family can do."""
     if problem.dtype not in ITEM_BYTES:
         raise PerfcliError(
-            f"rmsnorm: dtype {problem.dtype!r}: expected one of {', '.join(ITEM_BYTES)}"
+            f"{family(problem)}: dtype {problem.dtype!r}: expected one of {', '.join(ITEM_BYTES)}"
         )
     if problem.rows < 0 or problem.columns < 0:
-        raise PerfcliError(f"rmsnorm: {problem.rows} × {problem.columns}: sizes are zero or more")
+        raise PerfcliError(
+            f"{family(problem)}: {problem.rows} × {problem.columns}: sizes are zero or more"
+        )
     if problem.rows > 1 and problem.stride < problem.columns:
         raise PerfcliError(
-            f"rmsnorm: rows {problem.stride} elements apart overlap, as they are "
+            f"{family(problem)}: rows {problem.stride} elements apart overlap, as they are "
             f"{problem.columns} long: make the input contiguous"
         )
 
 
-def _has_residual(problem: Problem) -> bool:
-    return problem.operation == "rmsnorm-residual"
+def has_residual(problem: Problem) -> bool:
+    return "residual" in problem.operation
+
+
+def is_backward(problem: Problem) -> bool:
+    return problem.operation.endswith("backward")
+
+
+def has_mean(problem: Problem) -> bool:
+    """Return whether it is layer norm, which subtracts a mean and adds a bias."""
+    return problem.operation.startswith("layernorm")
+
+
+def family(problem: Problem) -> str:
+    return "layernorm" if has_mean(problem) else "rmsnorm"
 
 
 def _peels(problem: Problem) -> bool:
@@ -165,10 +180,18 @@ def _weight_width(problem: Problem) -> int:
     return _round_up(problem.columns, 64)
 
 
+_SPECIAL = {
+    "eps": "fp32",
+    **dict.fromkeys(("rows", "count", "tiles"), "i32"),
+    **dict.fromkeys(("partial", "mean", "rstd"), "*fp32"),
+    "words": "*i64",
+}
+"""Arguments that are no tensors of the problem's dtype."""
+
+
 def _arguments(problem: Problem, names: str) -> dict[str, str]:
     element = TRITON_TYPE[problem.dtype]
-    special = {"eps": "fp32", "rows": "i32", "count": "i32", "tiles": "i32", "partial": "*fp32"}
-    return {name: special.get(name, f"*{element}") for name in names.split()}
+    return {name: _SPECIAL.get(name, f"*{element}") for name in names.split()}
 
 
 def step(
@@ -195,9 +218,14 @@ def step(
 
 def pointers(problem: Problem) -> tuple[str, str]:
     """Return names of the tensors that are there, and of those that are not."""
-    if _has_residual(problem):
-        return "x residual weight y total", ""
-    return "x weight y", "residual total"
+    residual, mean = has_residual(problem), has_mean(problem)
+    every = {
+        "x": True, "residual": residual, "weight": True, "bias": mean, "y": True,
+        "total": residual, "mean": mean, "rstd": mean,
+    }  # fmt: skip
+    return " ".join(n for n, is_there in every.items() if is_there), " ".join(
+        n for n, is_there in every.items() if not is_there
+    )
 
 
 def grid(problem: Problem, target: Target, blocks: Blocks) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Plans RMSNorm: from problem and target to launches. Pure."""
+"""Plans norms: from problem and target to launches. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .blocks import (
     _peels,
     _power_of_two,
     check_problem,
+    family,
+    has_mean,
+    has_residual,
+    is_backward,
     padded_columns,
     warps,
 )
 from .choice import FUSED
-from .forward_plan import BUILDERS, forward
+from .forward_plan import BUILDERS, MEAN_BUILDERS, forward
 
 SUM_ROWS = 64
 """Partial sums that one block of the last kernel adds at a time."""
-
-
-def _has_residual(problem: Problem) -> bool:
-    return problem.operation == "rmsnorm-residual-backward"
 
 
 def _launch(
@@ -48,7 +48,7 @@ def _rows(
     problem: Problem, target: Target, blocks: Blocks, programs: int, fused: bool
 ) -> KernelLaunch:
     """Return the kernel that has whole rows in registers."""
-    residual = _has_residual(problem)
+    residual = has_residual(problem)
     absent: dict[str, Scalar] = {} if residual else {"dsum": None}
     absent["scale" if fused else "partial"] = None
     names = (
@@ -105,7 +105,7 @@ def plan_unfused(problem: Problem, target: Target, blocks: Blocks, why: str) -> 
     columns, rows = min(128, padded_columns(problem)), 32
     parts = splits(problem, target, columns, rows)
     if blocks.tile:
-        residual = _has_residual(problem)
+        residual = has_residual(problem)
         first = _launch(
             problem, "backward_loop", (problem.rows, 1, 1),
             f"x dy {'dsum ' if residual else ''}weight dx scale eps", warps(blocks, target),
@@ -134,39 +134,42 @@ def plan_unfused(problem: Problem, target: Target, blocks: Blocks, why: str) -> 
     return LaunchPlan("unfused", (first, second, _sum(problem, target)), why, workspace)
 
 
-FORWARD_OPERATIONS = ("rmsnorm", "rmsnorm-residual")
-BACKWARD_OPERATIONS = ("rmsnorm-backward", "rmsnorm-residual-backward")
-OPERATIONS = (*FORWARD_OPERATIONS, *BACKWARD_OPERATIONS)
-
-
-def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
-    """Return how ``problem`` is computed on ``target``, by ``variant`` or by what the table picks.
+def plan(name: str, problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
+    """Return how ``problem`` of the family ``name`` is computed on ``target``, by ``variant`` or by
+    what the planner picks.
 
     Raises:
         PerfcliError: nothing computes the problem, or not the variant that was asked for.
     """
     check_problem(problem)
-    if problem.operation not in OPERATIONS:
+    operations = list_operations(name)
+    if problem.operation not in operations:
         raise PerfcliError(
-            f"rmsnorm has no operation {problem.operation!r}: expected one of "
-            f"{', '.join(OPERATIONS)}"
+            f"{name} has no operation {problem.operation!r}: expected one of "
+            f"{', '.join(operations)}"
         )
-    known = tuple(BUILDERS) if problem.operation in FORWARD_OPERATIONS else ("fused", "unfused")
+    forward = MEAN_BUILDERS if has_mean(problem) else tuple(BUILDERS)
+    known = ("fused", "unfused") if is_backward(problem) else forward
     if variant is not None and variant not in known:
         raise PerfcliError(
-            f"rmsnorm: no variant {variant!r} of {problem.operation}: expected one of "
+            f"{name}: no variant {variant!r} of {problem.operation}: expected one of "
             f"{', '.join(known)}"
         )
     if problem.elements == 0:
         return LaunchPlan(variant or known[0], (), "no elements: nothing is launched")
-    if problem.operation in FORWARD_OPERATIONS:
-        return _forward(problem, target, variant)
-    return _backward(problem, target, variant)
+    if is_backward(problem):
+        return _backward(problem, target, variant)
+    return _forward(problem, target, variant)
+
+
+def list_operations(name: str) -> tuple[str, ...]:
+    """Return a family's operations: forward, then backward, without a residual and with one."""
+    return (name, f"{name}-residual", f"{name}-backward", f"{name}-residual-backward")
 
 
 def _streams(problem: Problem) -> int:
     """Return matrices that a kernel reads."""
-    return {"rmsnorm": 1, "rmsnorm-residual-backward": 3}.get(problem.operation, 2)
+    return 1 + is_backward(problem) + has_residual(problem)
 
 
 def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
@@ -183,8 +186,8 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
         made = forward(problem, target, blocks, why)
     if reason := _misfit(problem, target, blocks, _streams(problem)):
         raise PerfcliError(
-            f"rmsnorm: {blocks.variant} of {problem.rows} × {problem.columns} {problem.dtype} "
-            f"takes {reason}: leave the variant to the plan, or take another"
+            f"{family(problem)}: {blocks.variant} of {problem.rows} × {problem.columns} "
+            f"{problem.dtype} takes {reason}: leave the variant to the plan, or take another"
         )
     return made
 
@@ -195,9 +198,9 @@ def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
         return launches(problem, target, blocks, why)
     if variant == "peeled" and not _peels(problem):
         raise PerfcliError(
-            f"rmsnorm: peeled is for rows that start between multiples of 16 bytes and are "
-            f"written as they are read; {problem.columns} columns {problem.stride} elements "
-            "apart are not: use register-tiled"
+            f"{family(problem)}: peeled is for rows that start between multiples of 16 bytes "
+            f"and are written as they are read; {problem.columns} columns {problem.stride} "
+            "elements apart are not: use register-tiled"
         )
     return launches(problem, target, choice._forward_of(problem, target, variant), "asked for")
 
@@ -206,8 +209,8 @@ def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPl
     found = choice._fused_choice(problem, target, _streams(problem))
     if variant == "fused" and found is None:
         raise PerfcliError(
-            f"rmsnorm: fused keeps whole rows and their weight gradient in registers, up to "
-            f"{FUSED[-1].row_bytes} bytes per row; these have {choice.row_bytes(problem)}: "
+            f"{family(problem)}: fused keeps whole rows and their weight gradient in registers, "
+            f"up to {FUSED[-1].row_bytes} bytes per row; these have {choice.row_bytes(problem)}: "
             "use unfused"
         )
     if found is not None and variant != "unfused":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .rows import _aligned_part, _edge_columns, _scale, add_residual
+from .rows import _aligned_part, _edge_columns, add_residual, normalise
 
 
 @triton.jit
@@ -46,7 +46,7 @@ def _normalise_range(
         mask = column < main if MASKED else None
         values = tl.load(source + source_first + column, mask=mask, eviction_policy=AGAIN)
         w = tl.load(weight + column, mask=mask, eviction_policy="evict_last")
-        out = _scale(values, scale, w, values.dtype)
+        out = normalise(values, 0.0, scale, w, w, False, values.dtype)
         tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
 
 
@@ -137,7 +137,7 @@ def two_reads(
     )
     if PEEL:
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
-        out = _scale(edge_x, scale, edge_w, edge_x.dtype)
+        out = normalise(edge_x, 0.0, scale, edge_w, edge_w, False, edge_x.dtype)
         tl.store(y + out_first - head + edge, out, mask=is_edge)
 
 
@@ -214,7 +214,7 @@ def split_apply(
         is_edge = is_edge & (part == 0)
         edge_x = tl.load(source + first - head + edge, mask=is_edge, other=0.0)
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
-        out = _scale(edge_x, scale, edge_w, edge_x.dtype)
+        out = normalise(edge_x, 0.0, scale, edge_w, edge_w, False, edge_x.dtype)
         tl.store(y + out_first - head + edge, out, mask=is_edge)
     else:
         first = tl.cast(row, tl.int64) * STRIDE

@@ -1,0 +1,53 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# mypy: disable-error-code="assignment"
+# ruff: noqa: ANN001 (arguments of kernels have no Python types)
+"""Lets the programs of a row tell each other their sums.
+
+Each program puts a word of 64 bits, a pair of fp32 sums, where ``MISSING`` stood, and reads until
+none of its row's words is missing: one word says both that the sums are there and what they are, so
+nothing is fenced. The wait is bounded: who has polled ``POLLS`` times computes the missing sums
+itself, so nothing depends on all programs of a row being resident at once. (Sums that happen to
+look like ``MISSING``, two NaN of one payload, cost no more than that wait.)
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+MISSING = tl.constexpr(-1)
+_LOW_WORD = tl.constexpr(0xFFFF_FFFF)
+
+
+@triton.jit
+def pack(first, second):
+    high = first.to(tl.int32, bitcast=True).to(tl.int64) << 32
+    return high | (second.to(tl.int32, bitcast=True).to(tl.int64) & _LOW_WORD)
+
+
+@triton.jit
+def unpack(words):
+    first = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    return first, words.to(tl.int32).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def await_words(words, PARTS: tl.constexpr, PADDED: tl.constexpr, POLLS: tl.constexpr):
+    """Return the row's words, and whether this warp gave up on one of them."""
+    other = tl.arange(0, PADDED)
+    seen = tl.load(words + other, mask=other < PARTS, other=0, volatile=True)
+    missing = tl.max((seen == MISSING).to(tl.int32), axis=0)
+    if missing > 0:  # not a loop at once: Triton pipelines no loop that has another one directly
+        polls = 0
+        while (missing > 0) & (polls < POLLS):
+            seen = tl.load(words + other, mask=other < PARTS, other=0, volatile=True)
+            missing = tl.max((seen == MISSING).to(tl.int32), axis=0)
+            polls += 1
+    return seen, missing
+
+
+@triton.jit(do_not_specialize=["count"])
+def mark_missing(words, count, BLOCK: tl.constexpr):
+    """Write that nobody has told anything yet."""
+    word = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(words + word, tl.full([BLOCK], MISSING, tl.int64), mask=word < count)

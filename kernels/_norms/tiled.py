@@ -1,0 +1,261 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# mypy: disable-error-code="assignment, var-annotated"
+# ruff: noqa: ANN001, C901, RUF005 (arguments have no Python types; branches are constant)
+"""Keeps rows in registers as several tiles of half precision: one block per row, or several blocks
+that tell each other their sums."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .exchange import await_words, pack, unpack
+from .rows import _aligned_part, _edge_columns, add_residual, normalise, opaque
+
+
+@triton.jit
+def _columns_of_part(part, main, COLUMNS: tl.constexpr, CHUNK: tl.constexpr):
+    """Return how many columns a part has, the edges of the first one included."""
+    inner = tl.maximum(tl.minimum(main - part * CHUNK, CHUNK), 0)
+    return inner + tl.where(part == 0, COLUMNS - main, 0)
+
+
+@triton.jit
+def _total_of_part(
+    x, residual, first, part, main, tiles, middle,
+    CHUNK: tl.constexpr, TILE: tl.constexpr, RESIDUAL: tl.constexpr, SQUARED: tl.constexpr,
+):  # fmt: skip
+    """Return the sum of a part's values, or of the squares of what they are away from
+    ``middle``."""
+    total = tl.zeros([TILE], tl.float32)
+    for tile in tl.range(tiles):
+        local = tile * TILE + tl.arange(0, TILE)
+        column = part * CHUNK + local
+        mask = (local < CHUNK) & (column < main)
+        values = tl.load(x + first + column, mask=mask, other=0.0)
+        if RESIDUAL:
+            values = add_residual(values, tl.load(residual + first + column, mask=mask, other=0.0))
+        wide = values.to(tl.float32)
+        if SQUARED:
+            wide = tl.where(mask, wide - middle, 0.0)
+            wide = wide * wide
+        total += wide
+        tl.debug_barrier()  # which cannot be copied: the loop stays rolled, in few registers
+    return tl.sum(total, axis=0)
+
+
+@triton.jit
+def _statistics_of_part(
+    x, residual, first, part, main, edge, is_edge, tiles, COLUMNS: tl.constexpr,
+    CHUNK: tl.constexpr, TILE: tl.constexpr, RESIDUAL: tl.constexpr, MEAN: tl.constexpr,
+    PEEL: tl.constexpr,
+):  # fmt: skip
+    """Return the pair that the program of this part would have told, added in the same order."""
+    total, middle = 0.0, 0.0
+    if MEAN:
+        total = _total_of_part(
+            x, residual, first, part, main, tiles, 0.0, CHUNK, TILE, RESIDUAL, False
+        )
+        if PEEL:
+            total += tl.sum(tl.where(is_edge & (part == 0), edge, 0.0), axis=0)
+        middle = total / tl.maximum(_columns_of_part(part, main, COLUMNS, CHUNK), 1)
+    squares = _total_of_part(
+        x, residual, first, part, main, tiles, middle, CHUNK, TILE, RESIDUAL, True
+    )
+    if PEEL:
+        off = tl.where(is_edge & (part == 0), edge - middle, 0.0)
+        squares += tl.sum(off * off, axis=0)
+    if not MEAN:
+        total = squares
+    return total, squares
+
+
+@triton.jit
+def _told_by_all(
+    total, squares, words, x, residual, row, part, first, main, edge, is_edge, tiles,
+    COLUMNS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr,
+    RESIDUAL: tl.constexpr, MEAN: tl.constexpr, PEEL: tl.constexpr, POLLS: tl.constexpr,
+):  # fmt: skip
+    """Return the row's mean and its squares' sum, from all its programs, always added in the same
+    order."""
+    other = tl.arange(0, PARTS)
+    tl.atomic_xchg(words + row * PARTS + part, pack(total, squares), sem="relaxed")
+    seen, missing = await_words(words + row * PARTS, PARTS, PARTS, POLLS)
+    # Every warp polls for itself; a maximum over the block makes them agree on what follows.
+    lane = tl.arange(0, TILE)
+    if tl.max(tl.where(lane < CHUNK, missing, 0), axis=0) > 0:
+        seen = tl.zeros([PARTS], tl.int64)
+        for which in tl.range(PARTS):
+            one, two = _statistics_of_part(
+                x, residual, first, which, main, edge, is_edge, tiles,
+                COLUMNS, CHUNK, TILE, RESIDUAL, MEAN, PEEL,
+            )  # fmt: skip
+            seen = tl.where(other == which, pack(one, two), seen)
+    totals, parts = unpack(seen)
+    mean = 0.0
+    if MEAN:  # parts' squares are about their own means
+        mean = tl.sum(totals, axis=0) / COLUMNS
+        counts = _columns_of_part(other, main, COLUMNS, CHUNK)
+        off = totals / tl.maximum(counts, 1) - mean
+        parts += counts * off * off
+    return mean, tl.sum(parts, axis=0)
+
+
+@triton.jit(do_not_specialize=["tiles"])
+def tiled(
+    x,
+    residual,
+    weight,
+    bias,
+    y,
+    total,
+    mean,
+    rstd,
+    words,
+    tiles,
+    eps,
+    COLUMNS: tl.constexpr,
+    STRIDE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHUNK: tl.constexpr,
+    PARTS: tl.constexpr,
+    TILE: tl.constexpr,
+    TILES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    PEEL: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    MEAN: tl.constexpr,
+    OPAQUE: tl.constexpr,
+    EARLY: tl.constexpr,
+    POLLS: tl.constexpr,
+    READ: tl.constexpr,
+    WRITE: tl.constexpr,
+):
+    """Compute rows with ``PARTS`` programs each, every one with ``CHUNK`` columns in ``TILES``
+    tiles, read once.
+
+    ``PEEL``: rows start at any element. What lies between multiples of ``VECTOR`` elements is
+    read and written 16 bytes wide, the fewer than ``2 × VECTOR`` others one by one by the first
+    program; weights come from ``shift_weights``, ``WIDTH`` elements from copy to copy.
+    ``EARLY``: weights are loaded before the reduction. ``MEAN``: layer norm. ``tiles`` is
+    ``TILES``, as a number that the compiler does not know: it keeps a loop that hardly ever runs
+    from being unrolled.
+    """
+    row = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    SURE: tl.constexpr = COLUMNS - 2 * (VECTOR - 1) if PEEL else COLUMNS
+    CERTAIN: tl.constexpr = SURE // VECTOR * VECTOR - (PARTS - 1) * CHUNK
+    if PEEL:
+        first, head, main = _aligned_part(row, STRIDE, COLUMNS, VECTOR)
+        out_first, _, _ = _aligned_part(row, COLUMNS, COLUMNS, VECTOR)
+        w_first = head * WIDTH
+        edge, is_edge = _edge_columns(head, main, COLUMNS, VECTOR)
+    else:
+        first = tl.cast(row, tl.int64) * STRIDE
+        out_first = tl.cast(row, tl.int64) * COLUMNS
+        main = COLUMNS
+        w_first = 0
+        is_edge = False
+    edge_wide = 0.0
+    cached = ()
+    weights = ()
+    for tile in tl.static_range(TILES):
+        local = tile * TILE + tl.arange(0, TILE)
+        column = part * CHUNK + local
+        if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
+            values = tl.load(x + first + column, eviction_policy=READ)
+            if RESIDUAL:
+                values = add_residual(
+                    values, tl.load(residual + first + column, eviction_policy=READ)
+                )
+                tl.store(total + out_first + column, values, eviction_policy=WRITE)
+            if EARLY:
+                weights = weights + (tl.load(weight + w_first + column),)
+        else:
+            mask = (local < CHUNK) & (column < main)
+            values = tl.load(x + first + column, mask=mask, other=0.0, eviction_policy=READ)
+            if RESIDUAL:
+                more = tl.load(
+                    residual + first + column, mask=mask, other=0.0, eviction_policy=READ
+                )
+                values = add_residual(values, more)
+                tl.store(total + out_first + column, values, mask=mask, eviction_policy=WRITE)
+            if EARLY:
+                weights = weights + (tl.load(weight + w_first + column, mask=mask, other=0.0),)
+        cached = cached + (values,)
+    if PEEL:
+        edge_x = tl.load(x + first - head + edge, mask=is_edge, other=0.0)
+        if RESIDUAL:
+            edge_r = tl.load(residual + first - head + edge, mask=is_edge, other=0.0)
+            edge_x = add_residual(edge_x, edge_r)
+            tl.store(total + out_first - head + edge, edge_x, mask=is_edge & (part == 0))
+        edge_wide = edge_x.to(tl.float32)
+    sum_of_values = 0.0
+    middle = 0.0
+    if MEAN:
+        values_sum = tl.zeros([TILE], tl.float32)
+        for tile in tl.static_range(TILES):
+            values_sum += opaque(cached[tile], OPAQUE).to(tl.float32)
+        sum_of_values = tl.sum(values_sum, axis=0)
+        if PEEL:
+            sum_of_values += tl.sum(tl.where(is_edge & (part == 0), edge_wide, 0.0), axis=0)
+        count = _columns_of_part(part, main, COLUMNS, CHUNK)
+        middle = sum_of_values / tl.maximum(count, 1)
+    squares = tl.zeros([TILE], tl.float32)
+    for tile in tl.static_range(TILES):
+        wide = cached[tile].to(tl.float32)
+        if MEAN:
+            wide = opaque(cached[tile], OPAQUE).to(tl.float32) - middle
+            local = tile * TILE + tl.arange(0, TILE)
+            if (tile + 1) * TILE > CERTAIN or (tile + 1) * TILE > CHUNK:
+                wide = tl.where((local < CHUNK) & (part * CHUNK + local < main), wide, 0.0)
+        squares += wide * wide
+    sum_of_squares = tl.sum(squares, axis=0)
+    if PEEL:
+        off = tl.where(is_edge & (part == 0), edge_wide - middle, 0.0)
+        sum_of_squares += tl.sum(off * off, axis=0)
+    if PARTS > 1:
+        middle, sum_of_squares = _told_by_all(
+            sum_of_values if MEAN else sum_of_squares, sum_of_squares, words, x, residual,
+            row, part, first, main, edge_wide, is_edge, tiles, COLUMNS, CHUNK, PARTS, TILE, RESIDUAL, MEAN, PEEL, POLLS,
+        )  # fmt: skip
+    scale = tl.rsqrt(sum_of_squares / COLUMNS + eps)
+    if MEAN:
+        tl.store(mean + row, middle, mask=part == 0)
+        tl.store(rstd + row, scale, mask=part == 0)
+    for tile in tl.static_range(TILES):
+        local = tile * TILE + tl.arange(0, TILE)
+        column = part * CHUNK + local
+        values = opaque(cached[tile], OPAQUE)
+        if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
+            if EARLY:
+                w = weights[tile]
+            else:
+                w = tl.load(weight + w_first + column, eviction_policy="evict_last")
+            b = w
+            if MEAN:
+                b = tl.load(bias + w_first + column, eviction_policy="evict_last")
+            out = normalise(values, middle, scale, w, b, MEAN, values.dtype)
+            tl.store(y + out_first + column, out, eviction_policy=WRITE)
+        else:
+            mask = (local < CHUNK) & (column < main)
+            if EARLY:
+                w = weights[tile]
+            else:
+                w = tl.load(
+                    weight + w_first + column, mask=mask, other=0.0, eviction_policy="evict_last"
+                )
+            b = w
+            if MEAN:
+                b = tl.load(
+                    bias + w_first + column, mask=mask, other=0.0, eviction_policy="evict_last"
+                )
+            out = normalise(values, middle, scale, w, b, MEAN, values.dtype)
+            tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
+    if PEEL:
+        edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
+        edge_b = edge_w
+        if MEAN:
+            edge_b = tl.load(bias + edge, mask=is_edge, other=0.0)
+        edge_out = normalise(edge_x, middle, scale, edge_w, edge_b, MEAN, edge_x.dtype)
+        tl.store(y + out_first - head + edge, edge_out, mask=is_edge & (part == 0))

@@ -1,0 +1,70 @@
+"""Lists problems of LayerNorm that are checked, and those that are timed. Pure.
+
+Sizes are rmsnorm's, and widths of models: 2880, 5120, 7168, 14336 columns.
+"""
+
+from __future__ import annotations
+
+from perfcli.model import Case, Problem
+
+from ..rmsnorm.cases import DATA, ROWS_AND_COLUMNS
+
+FORWARD = ("full-tile", "register-tiled", "cooperative")
+
+
+def _forward() -> list[Case]:
+    widths = ((7, 2880), (3, 5120), (2, 14336))
+    cases = [
+        Case(Problem("layernorm", rows, columns, dtype), variant)
+        for variant in (None, *FORWARD)
+        for dtype in ("bfloat16", "float32")
+        for rows, columns in (*ROWS_AND_COLUMNS[:5], *widths)
+    ]
+    cases += [
+        Case(Problem("layernorm", rows, columns, dtype), variant)
+        for variant in ("peeled", "cooperative")
+        for rows, columns, dtype in (
+            (37, 1023, "bfloat16"),
+            (7, 4097, "float16"),
+            (9, 8193, "float32"),
+        )
+    ]
+    cases += [
+        Case(Problem("layernorm-residual", rows, columns, dtype), variant)
+        for variant in (None, *FORWARD)
+        for rows, columns, dtype in (
+            (37, 760, "bfloat16"),
+            (7, 1023, "float32"),
+            (7, 4097, "float16"),
+        )
+    ]
+    cases += [
+        Case(Problem("layernorm", rows, columns)) for rows, columns in ((7, 50257), (2, 262144))
+    ]
+    cases += [
+        Case(Problem("layernorm", 8, 1023), variant, data)
+        for variant in (*FORWARD, "peeled")
+        for data in DATA
+    ]
+    cases += [
+        Case(Problem("layernorm", 7, 1128), variant, layout=layout)
+        for variant in (None, *FORWARD)
+        for layout in ("padded-rows", "misaligned")
+    ]
+    cases += [
+        Case(Problem("layernorm", rows, columns))
+        for rows, columns in ((0, 64), (7, 0), (7, 1), (7, 17))
+    ]
+    return cases
+
+
+CASES: tuple[Case, ...] = tuple(_forward())
+
+BENCHMARKS: tuple[Problem, ...] = (
+    *(Problem("layernorm", 32768, 512 << i) for i in range(6)),
+    Problem("layernorm", 32768, 2880),
+    Problem("layernorm", 16384, 14336),
+    Problem("layernorm", 4096, 131072),
+    Problem("layernorm", 4096, 50257),
+    Problem("layernorm-residual", 16384, 7168),
+)
