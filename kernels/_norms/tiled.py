@@ -217,7 +217,8 @@ def tiled(
     if PARTS > 1:
         middle, sum_of_squares = _told_by_all(
             sum_of_values if MEAN else sum_of_squares, sum_of_squares, words, x, residual,
-            row, part, first, main, edge_wide, is_edge, tiles, COLUMNS, CHUNK, PARTS, TILE, RESIDUAL, MEAN, PEEL, POLLS,
+            row, part, first, main, edge_wide, is_edge, tiles,
+            COLUMNS, CHUNK, PARTS, TILE, RESIDUAL, MEAN, PEEL, POLLS,
         )  # fmt: skip
     scale = tl.rsqrt(sum_of_squares / COLUMNS + eps)
     if MEAN:
