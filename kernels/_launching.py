@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -14,6 +15,8 @@ from perfcli.model import KernelLaunch, LaunchPlan, Problem
 Record = list[tuple[KernelLaunch, Mapping[str, Any]]]
 """Launches, each with its arguments by name."""
 _record: ContextVar[Record | None] = ContextVar("_record", default=None)
+Watch = Callable[[Any, Sequence[int], Sequence[Any]], None]
+_watch: ContextVar[Watch | None] = ContextVar("_watch", default=None)
 
 
 class _FamilyCode(Protocol):
@@ -45,7 +48,7 @@ def launch(code: _FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> No
 
     ``values`` holds every run-time argument of every launch by name.
     """
-    record = _record.get()
+    record, watch = _record.get(), _watch.get()
     for step in plan.launches:
         arguments = {name: values[name] for name in step.arguments}
         if record is not None:
@@ -54,7 +57,28 @@ def launch(code: _FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> No
         options = {"num_warps": step.num_warps, "num_stages": step.num_stages}
         if step.maxnreg is not None:  # an option that Triton's AMD backend does not know
             options["maxnreg"] = step.maxnreg
-        code.function(step.function)[step.grid](**arguments, **step.constants, **options)
+        function = code.function(step.function)
+        kernel = function[step.grid](**arguments, **step.constants, **options)
+        if watch is not None:
+            watch(kernel, step.grid, _in_order(function, {**arguments, **step.constants}))
+
+
+def _in_order(function: Any, values: Mapping[str, Any]) -> list[Any]:
+    """Return all arguments as a compiled kernel takes them: constants too, in the order of the
+    signature."""
+    parameters = inspect.signature(function.fn).parameters
+    return [values.get(name, each.default) for name, each in parameters.items()]
+
+
+@contextmanager
+def watch_launches(watch: Watch) -> Iterator[None]:
+    """Call ``watch`` with the compiled kernel, the grid and all arguments of every launch while the
+    block runs."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
 
 
 @contextmanager

@@ -11,14 +11,13 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
-from torch.library import custom_op
 
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelFamily, LaunchPlan, Problem, Scalar, Target
 
-NAMESPACE = "perfcli"
-ALIGNMENT = 16
-"""The alignment of pointers, in bytes."""
+from .dispatch import Operator
+from .replay import ALIGNMENT
+
 Key = tuple[str, int, int, str, int, tuple[tuple[str, Scalar], ...]]
 _PLANS = 4096
 """Kept; a model with dynamic shapes makes one for each shape."""
@@ -131,8 +130,8 @@ def like(x: Tensor) -> Tensor:
     return x.new_empty(x.shape)
 
 
-def operator(name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+def operator(
+    name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]
+) -> Operator:
     """Return a new operator of ``torch.ops.perfcli``, which changes none of its arguments."""
-    made = custom_op(f"{NAMESPACE}::{name}", function, mutates_args=(), schema=schema)
-    made.register_fake(fake)
-    return made
+    return Operator(name, schema, function, fake)

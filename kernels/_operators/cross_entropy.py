@@ -13,7 +13,8 @@ from torch import Tensor
 from perfcli.errors import PerfcliError
 
 from ..softmax.code import IGNORED
-from .calls import NAMESPACE, as_rows, like, operator
+from .calls import as_rows, like, operator
+from .dispatch import NAMESPACE
 from .softmax import KERNELS
 
 SCHEMAS = {"cross_entropy": "(Tensor x, Tensor target, str reduction='mean') -> Tensor"}
