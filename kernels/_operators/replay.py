@@ -33,6 +33,8 @@ _RECORDS = 4096
 """Kept for each operator; a model with dynamic shapes makes one for each shape."""
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _FILLED = ("zeros", "zeros_like", "new_zeros", "full", "new_full", "ones", "clone")
+_UNKNOWN = object()
+"""Stands for a layout that no call had."""
 _RUNTIME = triton.knobs.runtime
 _ENTER, _EXIT = _RUNTIME.launch_enter_hook, _RUNTIME.launch_exit_hook
 _Slots = list[Tensor]
@@ -61,7 +63,7 @@ class Replay:
                     key += _layout(one)
             else:
                 key.append(each)
-        found = self._records.get(tuple(key), _UNKNOWN)
+        found: Any = self._records.get(tuple(key), _UNKNOWN)
         if found is _UNKNOWN:
             return self._record(tuple(key), arguments)
         if found is None or _is_watched():
@@ -79,13 +81,6 @@ class Replay:
             self._records.clear()
         self._records[key] = recorder.finish(result)
         return result
-
-
-def _unknown(_slots: _Slots) -> None:
-    """Stand for a layout that no call had."""
-
-
-_UNKNOWN = _unknown
 
 
 def _layout(x: Tensor) -> tuple[Any, ...]:
@@ -269,7 +264,8 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def note_launch(self, kernel: Any, grid: Sequence[int], values: Sequence[Any]) -> None:
         """Note a launch of a compiled kernel with all its arguments in order."""
-        if getattr(getattr(kernel, "metadata", None), "target", ("",))[0] != "cuda":
+        target = getattr(getattr(kernel, "metadata", None), "target", None)
+        if getattr(target, "backend", "") != "cuda":
             self._problem = self._problem or "a kernel is not compiled, or not for NVIDIA"
             return
         template = list(values)

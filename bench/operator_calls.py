@@ -1,0 +1,185 @@
+"""Says how much host time a call of each operator takes, against torch's own operators.
+
+    python bench/operator_calls.py [--json FILE] [--check]
+
+On a GPU the problems are so small that the device waits for the host, and the time per call is the
+host's. ``--check`` also captures a CUDA graph of each, forward and backward, and compares what its
+replay and what torch.compile compute with eager calls.
+
+Without a GPU the lowest layer is a stand-in: tensors are on the CPU, Triton compiles for sm_90, and
+the driver's launcher returns at once. Everything above it is what runs on a GPU; what is missing is
+the driver's own launch (about 2 µs) and CUDA's allocator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+import triton  # noqa: E402
+from torch import Tensor  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+
+import perfcli.operators  # noqa: E402
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if ON_GPU else "cpu"
+ROWS, COLUMNS = (64, 1024) if ON_GPU else (2, 64)
+GOAL = 15.0
+"""µs of host time that a call may take."""
+
+
+class StandIn:
+    """Is a driver of Triton that launches nothing."""
+
+    def __init__(self) -> None:
+        self.launches = 0
+        self.utils = SimpleNamespace(
+            load_binary=lambda *_: (0, 0, 32, 0, 1024),
+            get_device_properties=lambda _: {"max_shared_mem": 232448, "warpSize": 32},
+        )
+
+    def launcher_cls(self, _source: Any, _metadata: Any) -> Callable[..., None]:
+        def launch(*_arguments: Any) -> None:
+            self.launches += 1
+
+        return launch
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+
+def stand_in() -> StandIn:
+    """Make Triton launch nothing, and the operators take tensors on the CPU."""
+    made = StandIn()
+    triton.runtime.driver.set_active(made)
+    calls: Any = import_module("perfcli.kernels._operators.calls")
+    calls._check_devices = lambda _tensors: None
+    return made
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(shape, device=DEVICE, dtype=torch.bfloat16)
+
+
+def list_operators() -> Mapping[str, tuple[Callable[..., Any], Callable[..., Any], list[Tensor]]]:
+    """Return ours, torch's and the arguments of each, those with gradients first."""
+    ours = perfcli.operators.register()
+    x, weight, residual = normal(ROWS, COLUMNS), normal(COLUMNS), normal(ROWS, COLUMNS)
+    target = torch.randint(0, COLUMNS, (ROWS,), device=DEVICE)
+
+    def add_and_norm(x: Tensor, weight: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        total = x + residual
+        return F.rms_norm(total, (COLUMNS,), weight, 1e-6), total
+
+    return {
+        "softmax": (ours.softmax, lambda x: torch.softmax(x, -1), [x]),
+        "log_softmax": (ours.log_softmax, lambda x: torch.log_softmax(x, -1), [x]),
+        "cross_entropy": (ours.cross_entropy, F.cross_entropy, [x, target]),
+        "cross_entropy none": (
+            lambda x, target: ours.cross_entropy(x, target, "none"),
+            lambda x, target: F.cross_entropy(x, target, reduction="none"),
+            [x, target],
+        ),
+        "rms_norm": (
+            ours.rms_norm,
+            lambda x, weight: F.rms_norm(x, (COLUMNS,), weight, 1e-6),
+            [x, weight],
+        ),
+        "rms_norm_residual": (
+            lambda x, weight, residual: ours.rms_norm_residual(x, residual, weight),
+            add_and_norm,
+            [x, weight, residual],
+        ),
+        "column_sum": (lambda x: ours.column_sum([x]), lambda x: x.sum(0), [x]),
+    }
+
+
+def time_call(call: Callable[[], Any], seconds: float = 0.15) -> float:
+    """Return µs per call: the least of several loops, since others use this machine."""
+    for _ in range(5):
+        call()
+    synchronize()
+    started, count = time.perf_counter(), 50
+    best = float("inf")
+    while time.perf_counter() - started < seconds or best == float("inf"):
+        first = time.perf_counter()
+        for _ in range(count):
+            call()
+        best = min(best, (time.perf_counter() - first) / count)
+        synchronize()
+    return best * 1e6
+
+
+def synchronize() -> None:
+    if ON_GPU:
+        torch.cuda.synchronize()
+
+
+def as_leaves(arguments: Sequence[Tensor]) -> list[Tensor]:
+    return [
+        each.detach().clone().requires_grad_() if each.is_floating_point() else each
+        for each in arguments
+    ]
+
+
+def time_three(call: Callable[..., Any], arguments: Sequence[Tensor]) -> list[float]:
+    """Return µs of a call without gradients, of one with, and of its backward."""
+    leaves = as_leaves(arguments)
+    needed = [each for each in leaves if each.requires_grad]
+    found = call(*leaves)
+    outputs = list(found) if isinstance(found, tuple) else [found]
+    ones = [torch.ones_like(each) for each in outputs]
+
+    def backward() -> None:
+        torch.autograd.grad(outputs, needed, ones, retain_graph=True)
+
+    return [
+        time_call(lambda: call(*arguments)),
+        time_call(lambda: call(*leaves)),
+        time_call(backward),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    made = None if ON_GPU else stand_in()
+    where = torch.cuda.get_device_name() if ON_GPU else "stand-in for a GPU: nothing is launched"
+    print(f"{where}, torch {torch.__version__}, triton {triton.__version__}")
+    print(f"µs of host time per call, {ROWS} × {COLUMNS} bfloat16; goal {GOAL:g}")
+    print(f"{'':22}{'ours':>27}   {'torch':>27}")
+    names = "".join(f"{name:>9}" for name in ("no grad", "forward", "backward"))
+    print(f"{'':22}{names}   {names}")
+    results = {}
+    for name, (ours, theirs, arguments) in list_operators().items():
+        times = [time_three(ours, arguments), time_three(theirs, arguments)]
+        results[name] = times
+        print(f"{name:22}" + "   ".join("".join(f"{t:9.1f}" for t in each) for each in times))
+    if made is not None:
+        print(f"{made.launches} launches went to the stand-in")
+    if given.json:
+        given.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
