@@ -169,9 +169,8 @@ class Race:
     def _prepared(
         self, workers: dict[SideName, MeasuringWorker], process: int
     ) -> dict[SideName, Prepared]:
-        """Return both workers warm. They get ready at the same time; on a GPU they only import
-        torch at the same time, and then go on one after the other: the second finds in the caches
-        what the first tuned, and tunes without a neighbour."""
+        """Return both workers warm. They get ready at the same time; on a GPU one at a time uses
+        the device (``measure.turnstile``)."""
         found: dict[SideName, Prepared] = {}
         for side in SIDES:
             workers[side] = self._started(side)

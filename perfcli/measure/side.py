@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfcli.errors import WrongResult
+from perfcli.measure.phases import Phases
+from perfcli.measure.turnstile import Turnstile
 from perfcli.model import Ask, MeasureRequest, OutputCheck, Prepared, Turn
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class MeasuredSide:
 
     def __init__(self, request: MeasureRequest, report: Callable[[str], None]) -> None:
         self.request = request
-        self._report = report
+        self._phases = Phases(request.side, report)
         self._step: Step
         self._profiler: StepProfiler
         self._sampler: Sampler
@@ -37,27 +39,28 @@ class MeasuredSide:
     def _device(self) -> str:
         return self.request.compile.device
 
-    def import_torch(self) -> None:
-        """Import everything that compiling needs, without touching the device."""
-        self._report("import")
-        import torch._dynamo
-        import torch._inductor.compile_fx  # noqa: F401
-
     def prepare(self) -> Prepared:
         """Do everything that is done once, before anything is timed.
 
         Raises what building and compiling raise, WrongResult for outputs that are not those of
         the reference, and OutOfMemory.
         """
-        self.import_torch()
+        self._phases.begin("import")
+        import torch._dynamo
+        import torch._inductor.compile_fx  # noqa: F401
+
         from perfcli.measure import step as steps
 
-        self._report("trace")
-        self._step = steps.prepare(self.request, self._report)
+        self._phases.begin("trace")
+        turnstile = Turnstile(self.request.turnstile, lambda: steps.wait_for(self._device))
+        self._step = steps.prepare(self.request, self._phases, turnstile)
         check = self._checked()
-        self._report("warm")
+        self._phases.begin("warm")
         with self._memory_errors():
-            return self._known(check)
+            known = self._known(check)
+        turnstile.leave()
+        self._phases.add("waiting for the other side to leave the device", turnstile.waited)
+        return replace(known, phases=self._phases.finish())
 
     def turn(self, ask: Ask) -> Turn:
         """Warm up again, since the other side ran in between, then time."""
@@ -90,7 +93,7 @@ class MeasuredSide:
             return None
         from perfcli.measure import checking
 
-        self._report("check")
+        self._phases.begin("check")
         found = checking.check(self._step)
         if found.failure:
             raise WrongResult(f"the {self.request.side}'s outputs are wrong: {found.failure}")

@@ -16,6 +16,8 @@ from perfcli.compile.capture.captured import Capture
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
 from perfcli.loading.tracebacks import show
 from perfcli.measure import room
+from perfcli.measure.phases import Phases
+from perfcli.measure.turnstile import Turnstile
 from perfcli.model import CompileRequest, MeasureRequest, SideName
 
 WARM_STEPS = 3
@@ -59,10 +61,7 @@ class Step:
 
     def wait(self) -> None:
         """Wait until the device has done what it was told."""
-        if self.device == "cuda":
-            import torch
-
-            torch.cuda.synchronize()
+        wait_for(self.device)
 
     def warm(self) -> None:
         """Run until allocators and caches have settled."""
@@ -78,15 +77,27 @@ class Step:
             tensor.grad = None
 
 
-def prepare(request: MeasureRequest, report: Callable[[str], None] = lambda phase: None) -> Step:
-    """Build and compile the request on its device, and run it until it is warm. ``report`` is told
-    when it begins to compile.
+def wait_for(device: str) -> None:
+    """Wait until the device has done what it was told."""
+    if device == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def prepare(
+    request: MeasureRequest, phases: Phases | None = None, turnstile: Turnstile | None = None
+) -> Step:
+    """Build and compile the request on its device, and run it until it is warm. From the first
+    launch on, ``turnstile`` is entered.
 
     Raises UserCodeFailed, CompileFailed, OutOfMemory, or PerfcliError where there is no device.
     """
     import torch
 
     asked = request.compile
+    phases = phases or Phases(request.side, lambda phase: None)
+    turnstile = turnstile or Turnstile("", lambda: None)
     _use_device(request)
     tracing.generate_here()
     cpp_cache.keep_cpp_work(asked.cache_dir)
@@ -100,9 +111,15 @@ def prepare(request: MeasureRequest, report: Callable[[str], None] = lambda phas
         compiled = tracing.compile_call(built.workload, asked.dynamic)
         step = Step(request, built, capture, compiled)
         started = time.monotonic()
-        report("kernels")
-        with hook_inductor(capture, finish=None), _share_tuning(asked.device):
+        phases.begin("kernels")
+        with (
+            turnstile.generating(),
+            hook_inductor(capture, finish=None),
+            _share_tuning(asked.device),
+            phases.timing_kernels() if asked.device == "cuda" else nullcontext(),
+        ):
             _run_first(step)
+        turnstile.enter()
         step.compile_seconds = time.monotonic() - started
         if request.cpus:  # not while compiling: both sides would share these cores
             _pin(request.cpus)

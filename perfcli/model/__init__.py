@@ -104,6 +104,7 @@ from perfcli.model.measurement import (
     Round,
     RoundKind,
     SideName,
+    StartPhase,
     Turn,
 )
 from perfcli.model.observed import Observed, ObservedRank, ObservedStep, ObservedWork
@@ -262,6 +263,7 @@ __all__ = [
     "Severity",
     "SideName",
     "SourceFacts",
+    "StartPhase",
     "StepEstimate",
     "Target",
     "TimeChange",

@@ -40,12 +40,9 @@ class MeasureRequest:
     alike on both sides, and the planted share the true difference."""
     check: bool = True
     """Hold outputs against the eager reference before anything is timed."""
-
-    @property
-    def waits(self) -> bool:
-        """Return whether the worker only imports torch by itself and then waits to be told to go
-        on: on a GPU, which one side at a time compiles, tunes and checks on."""
-        return self.compile.device == "cuda"
+    turnstile: str = ""
+    """A file that is locked by the worker that uses the device while both get ready; empty: each
+    uses it as it likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +126,22 @@ class OutputCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class StartPhase:
+    """Says how long one phase took between a command's start and its first round."""
+
+    of: str
+    """``command``, or the side whose worker it was a phase of."""
+    name: str
+    at: float | None
+    """Seconds from the command's start until it began; None for the sum of what came in pieces,
+    which other phases contain. A worker gives the time of the machine's monotonic clock."""
+    seconds: float
+    processor_seconds: float | None = None
+    """Processor time of the process and of those that it waited for; None where it is not
+    known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """Describes a worker that is compiled and warm."""
 
@@ -149,6 +162,8 @@ class Prepared:
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     """The user's own files that it imported; empty where it is stored."""
+    phases: tuple[StartPhase, ...] = ()
+    """How it got ready; empty where it is stored (``Measurement.start``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +245,8 @@ class Measurement:
     stopped: str = ""
     """Why measuring ended: ``PRECISE``, ``BUDGET_SPENT``, ``interrupted`` …"""
     notes: tuple[str, ...] = ()
+    start: tuple[StartPhase, ...] = ()
+    """What the time went to until the first round, which is the last of them."""
 
     @property
     def ran_to_its_end(self) -> bool:

@@ -1,9 +1,10 @@
 """Writes and reads the raw file of one measurement, ``.perfcli/timings/ID.jsonl``, one JSON object
 per line, and finds the one to show of two runs.
 
-The first line is the header, then one line for each worker that got ready and for each round, and
-a last one that says why measuring ended. Every line is written and flushed at once, so that
-whatever ends the process leaves all that was finished; a file without its last line is read, too.
+The first line is the header, then one line for each worker that got ready, one that says what the
+time went to until then, one for each round, and a last one that says why measuring ended. Every
+line is written and flushed at once, so that whatever ends the process leaves all that was finished;
+a file without its last line is read, too.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ import msgspec
 
 from perfcli import units
 from perfcli.errors import PerfcliError
-from perfcli.model import Device, Measurement, Prepared, Round, SideName
+from perfcli.model import Device, Measurement, Prepared, Round, SideName, StartPhase
 from perfcli.storing import store
 
 FOLDER = Path(".perfcli") / "timings"
 
 # History of the file format; readers take every version up to FORMAT.
 # 1  header; lines {"prepared": …}, {"round": …}, {"end": …}
-FORMAT = 1
+# 2  a line {"start": …} before the first round
+FORMAT = 2
 KIND = "measurement"
 
 BROKEN_OFF = "broken off"
@@ -77,6 +79,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     prepared: Prepared | None = None
     round: Round | None = None
     end: _End | None = None
+    start: tuple[StartPhase, ...] = ()
 
 
 class Recorder:
@@ -99,6 +102,10 @@ class Recorder:
 
     def prepared(self, prepared: Prepared) -> None:
         self._write(_Line(prepared=prepared))
+
+    def start(self, phases: Sequence[StartPhase]) -> None:
+        """Write what the time went to until the first round."""
+        self._write(_Line(start=tuple(phases)))
 
     def round(self, measured: Round, elapsed: float = 0.0) -> None:
         """Write one round. ``elapsed`` is for those who show progress."""
@@ -136,6 +143,8 @@ def _write(measurement: Measurement, folder: Path = FOLDER) -> Path:
     recorder = Recorder(measurement, folder)
     for prepared in measurement.prepared:
         recorder.prepared(prepared)
+    if measurement.start:
+        recorder.start(measurement.start)
     for measured in measurement.rounds:
         recorder.round(measured)
     recorder.end(measurement.stopped, measurement.method, measurement.notes)
@@ -175,6 +184,7 @@ def read(path: Path) -> Measurement:
         rounds=tuple(line.round for line in lines if line.round),
         stopped=end.stopped,
         notes=tuple(notes),
+        start=next((line.start for line in lines if line.start), ()),
     )
 
 
@@ -327,6 +337,7 @@ def _exchange(measurement: Measurement) -> Measurement:
         base=measurement.head,
         head=measurement.base,
         prepared=tuple(replace(p, side=_OTHER[p.side]) for p in measurement.prepared),
+        start=tuple(replace(p, of=_OTHER.get(p.of, p.of)) for p in measurement.start),
         rounds=tuple(map(_exchange_round, measurement.rounds)),
         stopped=_exchange_words(measurement.stopped),
         notes=tuple(map(_exchange_words, measurement.notes)),

@@ -88,10 +88,6 @@ def _measure(request: MeasureRequest, questions: BinaryIO, replies: BinaryIO) ->
         _send(replies, {"type": "progress", "phase": phase, "done": 0, "total": None})
 
     side = MeasuredSide(request, report)
-    if request.waits:
-        side.import_torch()
-        if not questions.readline():
-            return
     _send(replies, {"type": "prepared", "prepared": side.prepare()})
     while line := questions.readline():
         ask = protocol.decode_dataclass(Ask, json.loads(line))

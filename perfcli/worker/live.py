@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,8 +66,8 @@ class LiveWorker:
         timeout_seconds: float | None = None,
     ) -> None:
         self._side = request.side
-        self._waits = request.waits
         self._told = told
+        self._timeout = timeout_seconds
         self._folder = make_scratch()
         self._channel: Channel | None = None
         self._step_seconds = 0.0
@@ -75,15 +75,17 @@ class LiveWorker:
             environment = _environment(request, self._folder, caches)
             python, current = request.compile.variant.python, request.compile.folder
             self._channel = Channel(python, environment, self._folder, OutOfMemory, current)
-            self._channel.give(timeout_seconds)
+            if request.compile.device == "cuda":
+                # Of one device, whatever torch uses it.
+                name = f"device-{request.device_index or 0}"
+                request = replace(request, turnstile=str(caches.parent / name))
             self._channel.send(protocol.encode({"measure": request}))
         except BaseException:
             self.close()
             raise
 
     def prepare(self) -> Prepared:
-        if self._waits:
-            self._open().send(b"go\n")
+        self._open().give(self._timeout)
         prepared = self._decoded(self._reply("prepared").prepared, Prepared)
         self._step_seconds = prepared.step_seconds
         return prepared

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +49,32 @@ class _Reply(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ProcessExecutor:
-    """Compiles each request in a fresh process, one after the other: every worker uses all
-    cores for its kernels already."""
+    """Compiles each request in a process of its own, two at a time: while one traces, which takes
+    one core, another one can use the rest for its kernels."""
 
     timeout_seconds: float | None = None
 
     def compile(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
     ) -> Iterator[Bundle]:
-        for index, request in enumerate(requests):
-            yield compile_in_process(request, index, progress, self.timeout_seconds)
+        waiting = deque(enumerate(requests))
+        running = deque[_Compilation]()
+        at_once = _AT_ONCE if len(requests) > 1 and min(r.jobs for r in requests) > 1 else 1
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    index, request = waiting.popleft()
+                    request = replace(request, jobs=-(-request.jobs // at_once))
+                    begun = _Compilation(request, index, progress, self.timeout_seconds)
+                    running.append(begun)
+                yield running[0].finish()
+                running.popleft()
+        finally:
+            for each in running:
+                each.close()
+
+
+_AT_ONCE = 2
 
 
 def compile_in_process(
@@ -66,29 +83,62 @@ def compile_in_process(
     progress: Callable[[Progress], None],
     timeout_seconds: float | None = None,
 ) -> Bundle:
-    """Compile one request in one worker. Raises what the worker raised, or ``WorkerFailed`` with
-    the end of its log where it died, hung past the timeout, or sent something else than a reply."""
-    folder = make_scratch()
-    try:
-        environment = worker_environment(request, folder)
-        python, current = request.variant.python, request.folder
+    """Compile one request in one worker. Raises as ``ProcessExecutor.compile``."""
+    return _Compilation(request, index, progress, timeout_seconds).finish()
+
+
+class _Compilation:
+    """Compiles one request in one worker, which begins at once."""
+
+    def __init__(
+        self,
+        request: CompileRequest,
+        index: int,
+        progress: Callable[[Progress], None],
+        timeout_seconds: float | None,
+    ) -> None:
+        self._request, self._index, self._progress = request, index, progress
+        self._timeout = timeout_seconds
+        self._channel: Channel | None = None
+        self._folder = make_scratch()
+        try:
+            self._channel = self._start()
+            self._channel.send(protocol.encode({"compile": request}), last=True)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> Channel:
+        request = self._request
+        environment = worker_environment(request, self._folder)
 
         def fork(descriptors: tuple[int, int, int]) -> ForkedWorker | None:
             worker, refusal = fork_warm(request, environment, descriptors)
             if refusal:
                 note = f"the warm worker is not used: {refusal} (perfcli warm starts a new one)"
-                progress(Progress(index, "import", note=note))
+                self._progress(Progress(self._index, "import", note=note))
             return worker
 
-        channel = Channel(python, environment, folder, current=current, fork=fork)
+        python, current = request.variant.python, request.folder
+        return Channel(python, environment, self._folder, current=current, fork=fork)
+
+    def finish(self) -> Bundle:
+        """Wait for the result. Raises what the worker raised, or ``WorkerFailed`` with the end of
+        its log where it died, hung past the timeout, or sent something else than a reply."""
+        channel = self._channel
+        assert channel is not None
         try:
-            channel.give(timeout_seconds)
-            channel.send(protocol.encode({"compile": request}), last=True)
-            return weigh(_bundle(channel, index, progress), Path(request.cache_dir))
+            channel.give(self._timeout)
+            bundle = _bundle(channel, self._index, self._progress)
         finally:
-            channel.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            self.close()
+        return weigh(bundle, Path(self._request.cache_dir))
+
+    def close(self) -> None:
+        """End the worker, whatever it does; may be called again."""
+        if self._channel is not None:
+            self._channel.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _bundle(channel: Channel, index: int, progress: Callable[[Progress], None]) -> Bundle:

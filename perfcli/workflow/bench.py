@@ -4,9 +4,10 @@ wrong."""
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,7 @@ from perfcli.model import (
     Prepared,
     Round,
     SideName,
+    StartPhase,
     Turn,
 )
 from perfcli.names import public
@@ -36,7 +38,7 @@ from perfcli.worker.live import Starter
 from perfcli.worker.roles import MeasuringWorker, Phase, Progress, StartWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
-from perfcli.workflow.setting import Setting
+from perfcli.workflow.setting import Setting, why_not
 from perfcli.workflow.worktrees import Worktrees
 
 _SIDES: tuple[SideName, ...] = ("base", "head")
@@ -46,8 +48,16 @@ class Watch:
     """Writes each round at once, and shows how far it is; a ``pair.Sink``. What can't be written
     is said once, and measured all the same."""
 
-    def __init__(self, measurement: Measurement, progress: Reporter, notes: Notes) -> None:
+    def __init__(
+        self,
+        measurement: Measurement,
+        progress: Reporter,
+        notes: Notes,
+        context: Context | None = None,
+    ) -> None:
         self.rounds = 0
+        self.start: list[StartPhase] = []
+        self._context = context
         self._budget = measurement.budget_seconds
         self._at_once = measurement.device == "cpu"
         self._progress = progress
@@ -75,11 +85,17 @@ class Watch:
             self._progress(Progress(len(_SIDES), phase))
 
     def prepared(self, prepared: Prepared) -> None:
+        if not self.rounds:
+            self.start += prepared.phases
         if self._recorder is not None:
-            self._recorder.prepared(prepared)
+            self._recorder.prepared(replace(prepared, phases=()))
             self._look()
 
     def round(self, measured: Round, elapsed: float) -> None:
+        if not self.rounds and self._context is not None:
+            self.start = _list_phases(self._context, self.start, measured.took)
+            if self._recorder is not None:
+                self._recorder.start(self.start)
         self.rounds += 1
         if self._recorder is not None:
             self._recorder.round(measured)
@@ -103,21 +119,69 @@ class Watch:
         self._notes.warn(f"{reason}; the measurement is not stored, the report follows")
 
 
+def _list_phases(
+    context: Context, of_workers: Sequence[StartPhase], took: float
+) -> list[StartPhase]:
+    """Return what the time went to, by the time of the command. ``took``: the seconds of the first
+    round, which has just ended."""
+    ours = [
+        phase if phase.at is None else replace(phase, at=round(phase.at - context.began, 3))
+        for phase in of_workers
+    ]
+    first = round(time.monotonic() - took - context.began, 3)
+    return [*context.phases, *ours, StartPhase("command", "first round", first, round(took, 3))]
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """Says what starts workers, and tells the time."""
 
-    start: StartWorker
+    starts: StartWorker
     clock: Clock = time.monotonic
     folder: Path | None = None
     """Caches that vanish with ``close``, if they do."""
     worktrees: Worktrees = field(default_factory=Worktrees)
     """Those of the revisions that are measured."""
+    _ahead: dict[SideName, tuple[MeasureRequest, _Ahead]] = field(default_factory=dict)
+    """Workers that get ready though nobody has asked for them so far."""
+
+    def start(self, request: MeasureRequest, told: Callable[[Phase], None]) -> MeasuringWorker:
+        """Start a worker, or return the one that was started ahead; a ``StartWorker``."""
+        asked, ahead = self._ahead.pop(request.side, (None, None))
+        if ahead is None:
+            return self.starts(request, told)
+        if asked != request:
+            ahead.worker.close()
+            return self.starts(request, told)
+        ahead.told = told
+        return ahead.worker
+
+    def start_ahead(self, requests: Iterable[MeasureRequest]) -> None:
+        """Start workers that will be asked for."""
+        for request in requests:
+            ahead = _Ahead()
+            ahead.worker = self.starts(request, ahead.tell)
+            self._ahead[request.side] = request, ahead
 
     def close(self) -> None:
+        for _, ahead in self._ahead.values():
+            ahead.worker.close()
+        self._ahead.clear()
         self.worktrees.close()
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class _Ahead:
+    """Holds a worker that was started ahead; who asks for it then is told of its phases."""
+
+    worker: MeasuringWorker
+
+    def __init__(self) -> None:
+        self.told: Callable[[Phase], None] = lambda phase: None
+
+    def tell(self, phase: Phase) -> None:
+        self.told(phase)
 
 
 class _OwnFiles:
@@ -173,6 +237,27 @@ def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> 
     return Bench(start, folder=None if stays else folder, worktrees=worktrees)
 
 
+_MANY_CORES = 4
+"""With fewer, measuring workers would only take them from those that compile."""
+
+
+def open_ahead(setting: Setting, jobs: Sequence[Job], context: Context) -> Bench | None:
+    """Start the workers of a measurement while its runs are still compiled: both take about as
+    long. Nothing is lost but processor time where these turn out to be the same. Return None where
+    there are too few cores for that, or nothing will be measured."""
+    few = len(os.sched_getaffinity(0)) < _MANY_CORES
+    if few or setting.fake is not None or why_not(jobs, setting):
+        return None
+    place = open_bench(setting, jobs, context.timeout)
+    plan = setting.plan(jobs)
+    try:
+        place.start_ahead((plan.base, plan.head))
+    except BaseException:
+        place.close()
+        raise
+    return place
+
+
 def _caches_name(job: Job) -> str:
     found = job.interpreter
     text = f"{found.torch} {found.triton} {found.torch_dir}"
@@ -180,9 +265,14 @@ def _caches_name(job: Job) -> str:
 
 
 def measure(
-    comparison: Comparison, setting: Setting, jobs: Sequence[Job], context: Context
+    comparison: Comparison,
+    setting: Setting,
+    jobs: Sequence[Job],
+    context: Context,
+    place: Bench | None = None,
 ) -> Measurement:
-    """Return raw times of both sides; every round is stored as soon as it is there.
+    """Return raw times of both sides; every round is stored as soon as it is there. ``place`` has
+    workers that are on their way already.
 
     Raises what a worker raises, with how much was kept; NotComparable where the two do not run
     in the same place; Interrupted on Ctrl-C before the first round.
@@ -190,21 +280,22 @@ def measure(
     plan = setting.plan(jobs)
     base, head = comparison.base, comparison.head
     opening = begin(plan, head.scenario, base.id, head.id)
-    place = open_bench(setting, jobs, context.timeout)
+    place = place or open_bench(setting, jobs, context.timeout)
     names = [*(job.request.variant.name for job in jobs), "both"]
     try:
         with Reporter(names, context.notes) as progress:
-            watch = Watch(opening, progress, context.notes)
+            watch = Watch(opening, progress, context.notes, context)
             measured = _race_watched(plan, place, watch, _Referee(comparison, plan, setting))
     finally:
         place.close()
     return replace(
         opening,
         method=measured.method,
-        prepared=tuple(measured.prepared),
+        prepared=tuple(replace(each, phases=()) for each in measured.prepared),
         rounds=tuple(measured.rounds),
         stopped=measured.stopped,
         notes=tuple(measured.notes),
+        start=tuple(watch.start),
     )
 
 

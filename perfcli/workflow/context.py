@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfcli.console.notes import Notes
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
+from perfcli.model import StartPhase
 from perfcli.worker.roles import Executor, Generator
 
 FAKE = "PERFCLI_FAKE"
@@ -36,6 +39,26 @@ class Context:
     """Whether a stored run may start the programs that its file names."""
     written: Mapping[Path, str] = field(default_factory=dict)
     """The options that name files to write, by the place of each: none of these is to be read."""
+
+    began: float = field(default_factory=time.monotonic)
+    phases: list[StartPhase] = field(default_factory=list, repr=False, compare=False)
+    """What the time since then went to, as far as a measurement is told."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Note how long the block takes."""
+        began, used = time.monotonic(), time.process_time()
+        yield
+        seconds, processor = time.monotonic() - began, time.process_time() - used
+        self.phases.append(
+            StartPhase(
+                "command",
+                name,
+                round(began - self.began, 3),
+                round(seconds, 3),
+                round(processor, 3),
+            )
+        )
 
     @property
     def fake_plan(self) -> str:

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -150,10 +150,14 @@ AGAIN = "; --fresh compiles again"
 
 
 def obtain(
-    jobs: Sequence[Job], context: Context, again: str = AGAIN, keeps: bool = True
+    jobs: Sequence[Job],
+    context: Context,
+    again: str = AGAIN,
+    keeps: bool = True,
+    begin: Callable[[], None] = lambda: None,
 ) -> list[Obtained]:
     """Get one run per job, in order. ``again`` is said of stored ones: empty without ``--fresh``.
-    ``keeps``: what is compiled is stored.
+    ``keeps``: what is compiled is stored. ``begin`` is called first where anything is compiled.
 
     Raises Interrupted on Ctrl-C, saying what was stored; what the executor raises otherwise.
     """
@@ -163,7 +167,10 @@ def obtain(
     for job in {jobs[number].interpreter.torch: jobs[number] for number in missing}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
-    _compile(jobs, missing, found, context, keep_run if keeps else _pass_on)
+    if missing:
+        begin()
+    with context.phase("compile"):
+        _compile(jobs, missing, found, context, keep_run if keeps else _pass_on)
     made = zip(jobs, found, strict=True)
     return [replace(run, asked=job.request.variant) for job, run in made if run is not None]
 
@@ -181,8 +188,8 @@ def _compile(
         with (
             Worktrees() as worktrees,
             Reporter(_name_requests(requests), notes) as progress,
+            closing(worktrees.compile(context.start_executor(), requests, progress)) as bundles,
         ):
-            bundles = worktrees.compile(context.start_executor(), requests, progress)
             for number, bundle in zip(missing, bundles, strict=True):
                 made = keep(bundle, jobs[number].fingerprint, notes)
                 found[number] = made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from perfcli.console import documents, output
@@ -152,11 +153,22 @@ def compile_pair(
     setting = settle(question, asked, context)
     question = replace(question, threads=setting.threads if setting else None)
     jobs = order_jobs(question, sides, context)
-    base, head = obtain(jobs, context)
-    warn_of_oversights(head.run, context.notes)
-    comparison = gather_evidence(base.run, head.run, allow, _list_typed(sides))
-    if setting is not None:
-        comparison = measure_times(comparison, setting, jobs, context)
+    with ExitStack() as ahead:
+        place: bench.Bench | None = None
+
+        def start_ahead() -> None:
+            nonlocal place
+            if setting is not None:
+                place = bench.open_ahead(setting, jobs, context)
+            if place is not None:
+                ahead.callback(place.close)
+
+        base, head = obtain(jobs, context, begin=start_ahead)
+        warn_of_oversights(head.run, context.notes)
+        with context.phase("compare"):
+            comparison = gather_evidence(base.run, head.run, allow, _list_typed(sides))
+        if setting is not None:
+            comparison = measure_times(comparison, setting, jobs, context, place)
     return Pair(base, head, comparison)
 
 
@@ -198,10 +210,15 @@ def _steps(run: Run) -> list[tuple[str, str]]:
 
 
 def measure_times(
-    comparison: Comparison, setting: Setting, jobs: Sequence[Job], context: Context
+    comparison: Comparison,
+    setting: Setting,
+    jobs: Sequence[Job],
+    context: Context,
+    place: bench.Bench | None = None,
 ) -> Comparison:
     """Return the comparison with its times, measured now, or with what is wrong with a side's
-    results; as it is, after a word why, where there is nothing to measure."""
+    results; as it is, after a word why, where there is nothing to measure. ``place`` has workers
+    that are on their way already."""
     if reason := why_not(jobs, setting):
         setting.asked.refuse(reason)
         context.notes.warn(f"not measured: {reason}")
@@ -210,7 +227,7 @@ def measure_times(
         context.notes.say("same code on both sides: nothing to measure")
         return comparison
     try:
-        measured = bench.measure(comparison, setting, jobs, context)
+        measured = bench.measure(comparison, setting, jobs, context, place)
     except WrongResult as error:
         return replace(comparison, wrong=_wrong_results(error))
     return _add_times(comparison, measured)

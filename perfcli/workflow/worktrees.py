@@ -3,11 +3,13 @@ checked out once, and what is made of it says nothing of the folder that it was 
 
 from __future__ import annotations
 
+import collections.abc
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import GeneratorType
 from typing import TypeVar
 
 import msgspec
@@ -63,6 +65,7 @@ def _said_of(reference: Reference) -> Iterator[None]:
 
 
 Failure = TypeVar("Failure", bound=PerfcliError)
+Item = TypeVar("Item")
 
 
 class Worktrees:
@@ -90,7 +93,7 @@ class Worktrees:
         executor: Executor,
         requests: Sequence[CompileRequest],
         progress: Callable[[Progress], None],
-    ) -> Iterator[Bundle]:
+    ) -> collections.abc.Generator[Bundle, None, None]:
         """Compile as the executor does; a run of a revision says nothing of its worktree.
 
         What it imports of the user's checkout, since the project is installed from there (``pip
@@ -98,19 +101,19 @@ class Worktrees:
         folders before those. Raises PerfcliError where that does not help.
         """
         placed = [self.place(request) for request in requests]
-        made = executor.compile(placed, progress)
-        for number, request in enumerate(requests):
+        with _closing(executor.compile(placed, progress)) as made:
+            for number, request in enumerate(requests):
 
-            def tell(told: Progress, number: int = number) -> None:
-                progress(replace(told, request=number))
+                def tell(told: Progress, number: int = number) -> None:
+                    progress(replace(told, request=number))
 
-            with self._hidden():
-                bundle = next(made)
-                while again := self.place_again(request, placed[number], bundle.run.sources):
-                    placed[number] = again
-                    (bundle,) = executor.compile([again], tell)
-                bundle = self._give_back(bundle, request)
-            yield bundle
+                with self._hidden():
+                    bundle = next(made)
+                    while again := self.place_again(request, placed[number], bundle.run.sources):
+                        placed[number] = again
+                        (bundle,) = executor.compile([again], tell)
+                    bundle = self._give_back(bundle, request)
+                yield bundle
 
     def search(self, generator: Generator) -> Generator:
         """Return a generator that does for each variant what ``compile`` does."""
@@ -185,6 +188,16 @@ class Worktrees:
         return type(error)(message, detail=detail)
 
 
+@contextmanager
+def _closing(made: Iterator[Item]) -> Iterator[Iterator[Item]]:
+    """End what an iterator has begun when the block ends, if it can be ended."""
+    try:
+        yield made
+    finally:
+        if isinstance(made, GeneratorType):
+            made.close()
+
+
 class _PlacedGenerator:
     """Generates code in the worktrees of what requests name."""
 
@@ -201,7 +214,7 @@ class _PlacedGenerator:
             again, numbers = False, list(missing)
             common = None if base is None else worktrees.place(base)
             placed = [worktrees.place(request) for request in missing.values()]
-            with closing(self._generator.generate(placed, common)) as arriving:  # type: ignore[type-var]
+            with _closing(self._generator.generate(placed, common)) as arriving:
                 for place, made in arriving:
                     number = numbers[place]
                     request = requests[number]

@@ -17,7 +17,7 @@ import pytest
 from handmade_record import measured, measurement
 
 from perfcli.errors import PerfcliError
-from perfcli.model import Turn
+from perfcli.model import StartPhase, Turn
 from perfcli.storing import timings
 
 
@@ -107,8 +107,8 @@ def test_other_files_are_no_measurements(text: str, tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path = timings._write(measurement(), tmp_path)
-    path.write_text(path.read_text().replace('"format":1', '"format":2'))
-    with pytest.raises(PerfcliError, match="has format 2, this perfcli reads up to 1: upgrade"):
+    path.write_text(path.read_text().replace('"format":2', '"format":3'))
+    with pytest.raises(PerfcliError, match="has format 3, this perfcli reads up to 2: upgrade"):
         timings.read(path)
 
 
@@ -189,3 +189,15 @@ def test_a_number_that_is_none_is_refused_on_reading(tmp_path: Path) -> None:
     ]
     with pytest.raises(PerfcliError, match="line 4"):
         timings.read(path)
+
+
+def test_what_the_start_took_comes_back(tmp_path: Path) -> None:
+    phases = (
+        StartPhase("command", "compile", 0.5, 9.25, 0.125),
+        StartPhase("base", "import", 0.75, 4.0, 3.5),
+        StartPhase("base", "timing launch configurations", None, 1.5),
+    )
+    given = measurement(start=phases)
+    assert timings.read(timings._write(given, tmp_path)) == given
+    exchanged = timings._exchange(given)
+    assert [phase.of for phase in exchanged.start] == ["command", "head", "head"]

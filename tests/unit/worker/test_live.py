@@ -84,16 +84,6 @@ def start(tmp_path: Path, temporary: Path) -> Any:
 PHASES_TOLD: list[str] = []
 
 
-def test_on_a_gpu_a_worker_goes_on_when_it_is_asked_to_get_ready(start: Start) -> None:
-    waits = """
-send(type="progress", phase="import")
-assert requests.readline() == b"go" + bytes([10])
-"""
-    worker = start(waits + WORKS, device="cuda")
-    assert worker.prepare().machine.device == "a stand-in"
-    assert worker.turn(STEP).seconds == (0.25,) * 3
-
-
 def failure(worker: LiveWorker, turns: int = 0) -> PerfcliError:
     """What preparing raises, or the turn after so many good ones."""
     if turns:
@@ -128,6 +118,25 @@ def test_the_request_arrives_whole(start: Start, tmp_path: Path) -> None:
     assert (again.seed, again.threads, again.cpus) == (7, 2, (1, 3))
     assert (again.cuda_graph, again.slow_down, again.check) == (True, 0.03, True)
     assert again.compile.params == {"rows": 4}
+
+
+def test_workers_of_one_device_take_turns_on_it(start: Start, tmp_path: Path) -> None:
+    body = f"open({str(tmp_path)!r} + '/' + request['side'], 'w').write(request['turnstile'])\n"
+    start(body + WORKS, device="cuda", side="base").prepare()
+    start(body + WORKS, device="cuda").prepare()
+    base, head = ((tmp_path / side).read_text() for side in ("base", "head"))
+    assert base == head == str(tmp_path / "device-0")
+    start(body + WORKS, device="cuda", device_index=1).prepare()
+    assert (tmp_path / "head").read_text() == str(tmp_path / "device-1")
+    start(body + WORKS).prepare()
+    assert (tmp_path / "head").read_text() == ""
+
+
+def test_time_to_get_ready_begins_when_somebody_waits(start: Start) -> None:
+    worker = start(WORKS, timeout=5)
+    time.sleep(0)  # whatever the caller does first
+    worker._open().give(1e-9)
+    assert worker.prepare().step_seconds == 0.001
 
 
 def test_what_a_model_prints_is_no_reply(start: Start) -> None:

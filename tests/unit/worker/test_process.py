@@ -8,6 +8,7 @@ import os
 import select
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -299,6 +300,74 @@ send(open({str(tmp_path / "reply")!r}).read())
     with pytest.raises(WorkerFailed, match="exit code 3"):
         next(bundles)
     assert seen == [0]
+
+
+# --- two at once -----------------------------------------------------------------------------
+
+
+def pair(request_for: Request, body: str, jobs: int = 4) -> list[CompileRequest]:
+    """Two requests, the second of which has the parameter ``second``."""
+    return [
+        replace(request_for(body), jobs=jobs),
+        replace(request_for(body, second="yes"), jobs=jobs),
+    ]
+
+
+def test_two_compile_at_once_and_share_the_jobs(request_for: Request, tmp_path: Path) -> None:
+    run = handmade.run([handmade.kernel("a")])
+    good = {"type": "result", "run": msgspec.to_builtins(run), "blobs": {}}
+    (tmp_path / "reply").write_text(json.dumps(good) + "\n")
+    os.mkfifo(tmp_path / "met")
+    body = f"""
+assert request["jobs"] == 2
+# Each waits until the other one is there.
+os.close(os.open({str(tmp_path / "met")!r}, os.O_WRONLY if request["params"] else os.O_RDONLY))
+send(open({str(tmp_path / "reply")!r}).read())
+"""
+    seen: list[int] = []
+    requests = pair(request_for, body, jobs=3)
+    bundles = list(ProcessExecutor(30).compile(requests, lambda p: seen.append(p.request)))
+    assert [bundle.run for bundle in bundles] == [replace(run, weighed=True)] * 2
+    assert seen == [0, 1]
+
+
+def test_with_one_job_one_compiles_at_a_time(request_for: Request, tmp_path: Path) -> None:
+    body = f"""
+open({str(tmp_path / "begun")!r}, "a").write("x")
+sleep()
+"""
+    with pytest.raises(WorkerFailed, match="did not finish"):
+        list(ProcessExecutor(1).compile(pair(request_for, body, jobs=1), lambda _: None))
+    assert (tmp_path / "begun").read_text() == "x"
+
+
+@pytest.mark.parametrize("stops", ["fails", "interrupted"])
+def test_where_the_first_fails_nothing_is_left_of_the_second(
+    stops: str, request_for: Request, fifo: Fifo, temporary: Path
+) -> None:
+    begun = f"tell = os.open({fifo.path!r}, os.O_WRONLY)\nos.write(tell, b'x')\n"
+    end = f"send({ERROR!r})" if stops == "fails" else """send('{"type": "progress"}\\n'); sleep()"""
+    body = f"if request['params']:\n    {begun.replace(chr(10), chr(10) + '    ')}sleep()\n"
+    body += f"""
+while not os.path.exists({str(temporary / "go")!r}):
+    threading.Event().wait(0.01)
+{end}
+"""
+    open_before = len(os.listdir("/proc/self/fd"))
+
+    def tell(_: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises((PerfcliError, KeyboardInterrupt)):
+        bundles = ProcessExecutor(30).compile(pair(request_for, body), tell)
+        waiting = threading.Thread(target=lambda: (fifo.next(), (temporary / "go").touch()))
+        waiting.start()
+        next(bundles)
+    waiting.join()
+    (temporary / "go").unlink()
+    assert fifo.next() == b""
+    assert list(temporary.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == open_before
 
 
 # --- what is left behind ---------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What to try where a scenario is too large."""
+"""Workers that are started ahead, and what to try where a scenario is too large."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from perfcli.loading import registry
-from perfcli.workflow.bench import suggest_smaller
+from perfcli.model import MeasureRequest, Prepared, Turn
+from perfcli.workflow import bench
+from perfcli.workflow.bench import Bench, suggest_smaller
 
 
 def too_large(
@@ -33,3 +35,72 @@ def test_presets_and_sizes_are_suggested(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_scenario_without_anything_smaller_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     told = too_large(monkeypatch, {"full": {}}, {"dtype": "bfloat16", "fused": True})
     assert told == "softmax declares nothing smaller to try"
+
+
+# --- workers that are started ahead ------------------------------------------------------------
+
+
+class Worker:
+    def __init__(self, request: MeasureRequest, told: Any) -> None:
+        self.request, self.told, self.closed = request, told, False
+
+    def prepare(self) -> Prepared:
+        self.told("trace")
+        raise NotImplementedError
+
+    def turn(self, ask: Any) -> Turn:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def order(side: Any, scenario: str = "softmax") -> MeasureRequest:
+    compiled: Any = SimpleNamespace(scenario=scenario)
+    return MeasureRequest(compiled, side, 7)
+
+
+def test_a_worker_that_was_started_ahead_is_taken_once() -> None:
+    made: list[Worker] = []
+
+    def start(request: MeasureRequest, told: Any) -> Worker:
+        made.append(Worker(request, told))
+        return made[-1]
+
+    place = Bench(start)
+    place.start_ahead([order("base"), order("head")])
+    told: list[str] = []
+    taken = place.start(order("base"), told.append)
+    assert taken is made[0]
+    with pytest.raises(NotImplementedError):
+        taken.prepare()
+    assert told == ["trace"]
+    assert place.start(order("base"), told.append) is made[2]  # a fresh one, to alternate
+    place.close()
+    assert [worker.closed for worker in made] == [False, True, False]
+
+
+def test_one_that_was_started_for_something_else_is_closed() -> None:
+    made: list[Worker] = []
+
+    def start(request: MeasureRequest, told: Any) -> Worker:
+        made.append(Worker(request, told))
+        return made[-1]
+
+    place = Bench(start)
+    place.start_ahead([order("base", "rmsnorm")])
+    assert place.start(order("base"), lambda _: None) is made[1]
+    assert made[0].closed
+
+
+@pytest.mark.parametrize(
+    ("cores", "fake", "why"), [(2, None, ""), (8, object(), ""), (8, None, "x")]
+)
+def test_nothing_is_started_ahead_where_it_would_not_help(
+    cores: int, fake: Any, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.os, "sched_getaffinity", lambda _: range(cores))
+    monkeypatch.setattr(bench, "why_not", lambda *_: why)
+    setting: Any = SimpleNamespace(fake=fake)
+    context: Any = None
+    assert bench.open_ahead(setting, [], context) is None

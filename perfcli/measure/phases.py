@@ -1,0 +1,78 @@
+"""Notes how long each phase takes in which a worker gets ready, and of what comes in pieces how
+long all of it took."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from perfcli.model import SideName, StartPhase
+
+PIECES = {
+    "precompile": "loading or compiling Triton kernels",
+    "benchmark_all_configs": "timing launch configurations",
+}
+"""Methods of Inductor's ``CachingAutotuner``, and what they do."""
+
+
+class Phases:
+    """Notes the phases of one side, each of which lasts until the next one begins. ``report`` is
+    told of it then."""
+
+    def __init__(self, side: SideName, report: Callable[[str], None]) -> None:
+        self._side = side
+        self._report = report
+        self._began: list[tuple[str, float, float]] = []
+        self._pieces: dict[str, float] = {}
+
+    def begin(self, name: str) -> None:
+        self._began.append((name, time.monotonic(), _processor_seconds()))
+        self._report(name)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Note a piece of something that comes again and again."""
+        self._pieces[name] = self._pieces.get(name, 0.0) + seconds
+
+    @contextmanager
+    def timing_kernels(self) -> Iterator[None]:
+        """Note what Inductor does with Triton kernels in the block."""
+        from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+        known = vars(CachingAutotuner)
+        originals = {name: known[name] for name in PIECES if name in known}
+        for name, original in originals.items():
+            setattr(CachingAutotuner, name, self._timed(PIECES[name], original))
+        try:
+            yield
+        finally:
+            for name, original in originals.items():
+                setattr(CachingAutotuner, name, original)
+
+    def _timed(self, name: str, original: Callable[..., object]) -> Callable[..., object]:
+        def timed(*args: object, **kwargs: object) -> object:
+            began = time.monotonic()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.add(name, time.monotonic() - began)
+
+        return timed
+
+    def finish(self) -> tuple[StartPhase, ...]:
+        """Return all phases, of which there is one at least; the last one ends now."""
+        ends = [*self._began[1:], ("", time.monotonic(), _processor_seconds())]
+        phases = [
+            StartPhase(self._side, name, at, round(then - at, 3), round(later - used, 3))
+            for (name, at, used), (_, then, later) in zip(self._began, ends, strict=True)
+        ]
+        pieces = self._pieces.items()
+        phases += [StartPhase(self._side, name, None, round(took, 3)) for name, took in pieces]
+        return tuple(phases)
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of this process and of those that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

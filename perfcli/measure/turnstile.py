@@ -1,0 +1,120 @@
+"""Lets one worker at a time use the device while the two of a measurement get ready.
+
+Both trace and generate code at the same time. What Inductor times (launch configurations,
+implementations to choose from, paddings) is timed without a neighbour, and the second worker to
+come finds in the caches that they share what the first one chose.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+_GENERATE = (
+    ("torch._inductor.compile_fx", "compile_fx"),
+    ("torch._inductor.compile_fx:_InProcessFxCompile", "codegen_and_compile"),
+)
+"""Where Inductor is asked for code: there the device is left to others."""
+_CHOOSE = (
+    ("torch._inductor.runtime.benchmarking:TritonBenchmarker", "benchmark_gpu"),
+    ("torch._inductor.runtime.benchmarking:InductorBenchmarker", "benchmark_gpu"),
+    ("torch._inductor.runtime.benchmarking:TorchProfilerBenchmarker", "benchmark_gpu"),
+    ("torch._inductor.select_algorithm:AlgorithmSelectorCache", "__call__"),
+    ("torch._inductor.fx_passes.pad_mm", "_should_pad"),
+)
+"""Where it times something for that, or looks up what was timed before. Seen with torch 2.11 to
+2.13; one that is not there is passed over."""
+
+
+class Turnstile:
+    """Holds the device for this process, or leaves it. ``path``: a file that all share who use the
+    device; empty: nobody waits for anybody. ``wait`` waits until the device has done what it was
+    told."""
+
+    def __init__(self, path: str, wait: Callable[[], None]) -> None:
+        self.waited = 0.0
+        """Seconds for which others held the device."""
+        self._wait = wait
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600) if path else None
+        self._held = False
+        self._depth = 0
+
+    def enter(self) -> None:
+        """Wait until nobody else holds the device."""
+        if self._file is not None and not self._held:
+            began = time.monotonic()
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self.waited += time.monotonic() - began
+        self._held = True
+
+    def leave(self) -> None:
+        """Let another one enter, once the device has nothing more to do."""
+        if self._held:
+            self._wait()
+            self._held = False
+            if self._file is not None:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    @contextmanager
+    def generating(self) -> Iterator[None]:
+        """Leave the device to others while Inductor generates code in the block, and enter again
+        before that runs."""
+        if self._file is None:
+            yield
+            return
+        hooks = [(*place, self._outside) for place in _GENERATE]
+        hooks += [(*place, self._inside) for place in _CHOOSE]
+        saved = [_hook(place, name, around) for place, name, around in hooks]
+        try:
+            yield
+        finally:
+            for restore in reversed(saved):
+                restore()
+
+    @contextmanager
+    def _outside(self) -> Iterator[None]:
+        self.leave()
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self.enter()
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        held = self._held
+        self.enter()
+        try:
+            yield
+        finally:
+            if not held:
+                self.leave()
+
+
+def _hook(
+    place: str, name: str, around: Callable[[], AbstractContextManager[None]]
+) -> Callable[[], None]:
+    """Have a function called in the context that ``around`` makes, and return what undoes that."""
+    module, _, owner = place.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        found = getattr(found, owner) if owner else found
+        original = vars(found)[name]
+    except (ImportError, AttributeError, KeyError):
+        return lambda: None
+
+    @functools.wraps(original)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        with around():
+            return original(*args, **kwargs)
+
+    setattr(found, name, hooked)
+    return lambda: setattr(found, name, original)
