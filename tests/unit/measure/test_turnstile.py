@@ -34,7 +34,12 @@ def test_a_second_one_waits_until_the_first_has_left(tmp_path: Path) -> None:
     first, second = make(path, events), make(path)
     first.enter()
     first.enter()
-    waiting = threading.Thread(target=lambda: (second.enter(), events.append("entered")))
+
+    def wait() -> None:
+        second.enter()
+        events.append("entered")
+
+    waiting = threading.Thread(target=wait)
     waiting.start()
     waiting.join(0.05)
     assert events == []
@@ -100,7 +105,7 @@ def test_inductor_generates_outside_and_its_code_runs_inside(tmp_path: Path) -> 
         seen.append(("generating", is_free(path)))
         return lowering(*args)
 
-    @torch.compiler.disable  # type: ignore[misc]
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def look(x: object) -> object:
         seen.append(("running", is_free(path)))
         return x

@@ -358,9 +358,13 @@ while not os.path.exists({str(temporary / "go")!r}):
     def tell(_: Progress) -> None:
         raise KeyboardInterrupt
 
+    def meet() -> None:
+        fifo.next()
+        (temporary / "go").touch()
+
     with pytest.raises((PerfcliError, KeyboardInterrupt)):
         bundles = ProcessExecutor(30).compile(pair(request_for, body), tell)
-        waiting = threading.Thread(target=lambda: (fifo.next(), (temporary / "go").touch()))
+        waiting = threading.Thread(target=meet)
         waiting.start()
         next(bundles)
     waiting.join()

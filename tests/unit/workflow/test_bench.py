@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -99,7 +100,7 @@ def test_one_that_was_started_for_something_else_is_closed() -> None:
 def test_nothing_is_started_ahead_where_it_would_not_help(
     cores: int, fake: Any, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench.os, "sched_getaffinity", lambda _: range(cores))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
     monkeypatch.setattr(bench, "why_not", lambda *_: why)
     setting: Any = SimpleNamespace(fake=fake)
     context: Any = None
