@@ -112,12 +112,12 @@ def list_operators() -> Mapping[str, tuple[Callable[..., Any], Callable[..., Any
     }
 
 
-def time_call(call: Callable[[], Any], seconds: float = 0.15) -> float:
+def time_call(call: Callable[[], Any], seconds: float = 0.3) -> float:
     """Return µs per call: the least of several loops, since others use this machine."""
     for _ in range(5):
         call()
     synchronize()
-    started, count = time.perf_counter(), 50
+    started, count = time.perf_counter(), 20
     best = float("inf")
     while time.perf_counter() - started < seconds or best == float("inf"):
         first = time.perf_counter()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from perfcli.errors import PerfcliError
@@ -43,3 +44,4 @@ def _differentiate(ctx: Any, dout: Tensor) -> Any:
 
 SUM = operator("column_sum", SCHEMAS["column_sum"], _sum, _fake)
 SUM.register_autograd(_differentiate, setup_context=_setup)
+SUM.register_autocast(torch.float32)

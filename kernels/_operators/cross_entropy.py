@@ -1,6 +1,8 @@
 """Defines ``cross_entropy`` of logits (…, classes) and targets (…), with its gradient.
 
-The losses are float32 whatever the logits are; a target of −100 counts nothing, as in torch.
+The losses are float32 whatever the logits are; a target of −100 counts nothing, as in torch. An
+operator of its own gives also what the gradient needs: each row's logarithm of its sum of
+exponentials, and what the losses' sum was multiplied by.
 """
 
 from __future__ import annotations
@@ -14,75 +16,79 @@ from perfcli.errors import PerfcliError
 
 from ..softmax.code import IGNORED
 from .calls import as_rows, like, operator
-from .dispatch import NAMESPACE
+from .reduction import reduce_losses, spread_gradient
 from .softmax import KERNELS
 
 SCHEMAS = {"cross_entropy": "(Tensor x, Tensor target, str reduction='mean') -> Tensor"}
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def _rows(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _compute(x: Tensor, target: Tensor, reduction: str = "mean") -> tuple[Tensor, Tensor, Tensor]:
+    _check(x, target, reduction)
+    targets = target.reshape(-1).contiguous()
+    found = KERNELS("cross-entropy", {"x": as_rows("x", x), "target": targets}, {})
+    lse = found["lse"].view(target.shape)
+    if reduction == "none":
+        return found["loss"].view(target.shape), lse, x.new_empty(0, dtype=torch.float32)
+    loss, scale = reduce_losses(found["loss"], targets, IGNORED, reduction == "mean")
+    return loss, lse, scale
+
+
+def _check(x: Tensor, target: Tensor, reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise PerfcliError(f"reduction is {', '.join(REDUCTIONS)}, not {reduction!r}")
     if target.shape != x.shape[:-1] or target.dtype != torch.int64:
         raise PerfcliError(
             f"expected int64 targets of shape {tuple(x.shape[:-1])} for logits of "
             f"{tuple(x.shape)}, found {target.dtype} of {tuple(target.shape)}"
         )
-    tensors = {"x": as_rows("x", x), "target": target.reshape(-1).contiguous()}
-    found = KERNELS("cross-entropy", tensors, {})
-    # Two halves of one buffer; an operator's outputs may not share one.
-    return found["loss"].view(target.shape), found["lse"].view(target.shape).clone()
 
 
-def _rows_fake(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    shape = x.shape[:-1]
-    return (x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.float32))
+def _fake(x: Tensor, target: Tensor, reduction: str = "mean") -> tuple[Tensor, Tensor, Tensor]:
+    _check(x, target, reduction)
+    lse = x.new_empty(target.shape, dtype=torch.float32)
+    whole = reduction == "none"
+    loss = x.new_empty(target.shape if whole else (), dtype=torch.float32)
+    return loss, lse, x.new_empty((0,) if whole else (), dtype=torch.float32)
 
 
-def _gradient(dloss: Tensor, x: Tensor, target: Tensor, lse: Tensor) -> Tensor:
+def _gradient(dloss: Tensor, x: Tensor, target: Tensor, lse: Tensor, scale: Tensor) -> Tensor:
+    rows = dloss.reshape(-1).contiguous() if scale.numel() == 0 else None
     tensors = {
         "x": as_rows("x", x),
         "target": target.reshape(-1).contiguous(),
         "lse": lse.reshape(-1).contiguous(),
-        "dloss": dloss.reshape(-1).contiguous(),
+        "dloss": spread_gradient(dloss, scale, target.numel()) if rows is None else rows,
     }
     return KERNELS("cross-entropy-backward", tensors, {})["dx"].view(x.shape)
 
 
-ROWS = operator(
-    "cross_entropy_rows", "(Tensor x, Tensor target) -> (Tensor, Tensor)", _rows, _rows_fake
+PARTS = operator(
+    "cross_entropy_parts",
+    "(Tensor x, Tensor target, str reduction='mean') -> (Tensor, Tensor, Tensor)",
+    _compute,
+    _fake,
 )
 GRADIENT = operator(
     "cross_entropy_backward",
-    "(Tensor dloss, Tensor x, Tensor target, Tensor lse) -> Tensor",
+    "(Tensor dloss, Tensor x, Tensor target, Tensor lse, Tensor scale) -> Tensor",
     _gradient,
-    lambda dloss, x, target, lse: like(x),
+    lambda dloss, x, target, lse, scale: like(x),
 )
 
 
-def _setup(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
-    lse = output[1]
-    ctx.mark_non_differentiable(lse)
-    ctx.save_for_backward(*inputs, lse)
+def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    _, lse, scale = output
+    ctx.mark_non_differentiable(lse, scale)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:2], lse, scale)
 
 
-def _differentiate(ctx: Any, dloss: Tensor, _dlse: Tensor) -> Any:
-    return GRADIENT(dloss, *ctx.saved_tensors), None
+def _differentiate(ctx: Any, dloss: Tensor | None, *_others: None) -> Any:
+    if dloss is None:
+        return None, None, None
+    return GRADIENT(dloss, *ctx.saved_tensors), None, None
 
 
-ROWS.register_autograd(_differentiate, setup_context=_setup)
-
-
-def cross_entropy(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Compute the loss by the operator for rows and torch's own, which have the gradient."""
-    if reduction not in REDUCTIONS:
-        raise PerfcliError(f"reduction is {', '.join(REDUCTIONS)}, not {reduction!r}")
-    losses: Tensor = torch.ops.perfcli.cross_entropy_rows(x, target)[0]
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    return losses.sum() / (target != IGNORED).sum()
-
-
-torch.library.define(f"{NAMESPACE}::cross_entropy", SCHEMAS["cross_entropy"])
-torch.library.impl(f"{NAMESPACE}::cross_entropy", "CompositeImplicitAutograd", cross_entropy)
+PARTS.register_autograd(_differentiate, setup_context=_setup)
+PARTS.define_first("cross_entropy", SCHEMAS["cross_entropy"])

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .replay import Replay
+from .replay import make_replay
 
 NAMESPACE = "perfcli"
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
-_PLAIN = {"CPU", "CUDA", "BackendSelect", "ADInplaceOrView"}
-"""What dispatch keys may be below autograd where the kernels come next."""
+_DEVICES, _PASSED = {"CPU", "CUDA"}, {"BackendSelect", "ADInplaceOrView"}
+"""Below autograd the kernels come next where one of the first is, and nothing but the others."""
 Setup = Callable[[Any, tuple[Any, ...], Any], None]
 Gradient = Callable[..., Any]
 
@@ -32,7 +32,7 @@ class Operator:
         self, name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]
     ) -> None:
         self.name = f"{NAMESPACE}::{name}"
-        self._run = Replay(function)
+        self._run = make_replay(function, schema)
         self._defaults = _defaults_of(function)
         self._below: dict[int, Any] = {}
         _LIBRARY.define(f"{name}{schema}", tags=torch.Tag.pt2_compliant_tag)
@@ -56,40 +56,53 @@ class Operator:
         for device in ("cuda", "cpu"):
             torch.library.register_autocast(self.name, device, dtype, lib=_LIBRARY)
 
+    def define_first(self, name: str, schema: str) -> None:
+        """Define an operator with the same arguments that returns the first output alone."""
+
+        def call(keyset: Any, *arguments: Any) -> Any:
+            if self._find_below(keyset) is None:
+                return self._differentiate(keyset, *arguments)[0]
+            return self._called(*arguments)[0]
+
+        _LIBRARY.define(f"{name}{schema}", tags=torch.Tag.pt2_compliant_tag)
+        _LIBRARY.impl(name, call, "CompositeImplicitAutograd", with_keyset=True)
+
     def _differentiate(self, keyset: Any, *arguments: Any) -> Any:
+        below = self._find_below(keyset)
         if torch.is_grad_enabled():
             for each in arguments:
                 if isinstance(each, Tensor) and each.requires_grad:
-                    missing = len(self._defaults) - len(arguments)
-                    rest = self._defaults[-missing:] if missing else ()
-                    return self._node.apply(*arguments, *rest, keyset)
-        return self._call_below(keyset, *arguments)
+                    left_out = self._defaults[len(arguments) :]
+                    return self._node.apply(*arguments, *left_out, below)
+        return (
+            self._run(*arguments) if below is None else self._called.redispatch(below, *arguments)
+        )
 
     def _differentiate_list(self, keyset: Any, tensors: Sequence[Tensor]) -> Any:
         """Hand autograd the tensors of the only argument one by one: it does not look into
         lists."""
+        below = self._find_below(keyset)
         if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
-            return self._node.apply(*tensors, keyset)
-        return self._call_below(keyset, tensors)
+            return self._node.apply(*tensors, below)
+        return self._run(tensors) if below is None else self._called.redispatch(below, tensors)
 
-    def _call_below(self, keyset: Any, *arguments: Any) -> Any:
-        """Call what is below autograd: the kernels, or whatever is between."""
+    def _find_below(self, keyset: Any) -> Any:
+        """Return the dispatch keys below autograd; nothing if the kernels come next."""
         number = keyset.raw_repr()
         if number not in self._below:
             self._below[number] = _below_autograd(keyset)
-        below = self._below[number]
-        if below is None:
-            return self._run(*arguments)
-        return self._called.redispatch(below, *arguments)
+        return self._below[number]
 
     def _make_node(self, setup: Setup, gradient: Gradient) -> Any:
-        call_below, listed = self._call_below, self._listed
+        run, called, listed = self._run, self._called, self._listed
 
         class Node(torch.autograd.Function):  # type: ignore[misc]
             @staticmethod
             def forward(ctx: Any, *arguments: Any) -> Any:
-                given = (arguments[:-1],) if listed else arguments[:-1]
-                result = call_below(arguments[-1], *given)
+                given, below = arguments[:-1], arguments[-1]
+                if listed:
+                    given = (given,)
+                result = run(*given) if below is None else called.redispatch(below, *given)
                 setup(ctx, given, result)
                 return result
 
@@ -124,4 +137,4 @@ def _below_autograd(keyset: Any) -> Any:
     while (key := rest.highestPriorityTypeId()) and str(key) != "DispatchKey.Undefined":
         names.add(str(key).removeprefix("DispatchKey."))
         rest = rest.remove(key)
-    return None if names <= _PLAIN else keyset
+    return None if names & _DEVICES and names <= _DEVICES | _PASSED else keyset

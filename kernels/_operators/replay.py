@@ -4,20 +4,21 @@ every later one.
 What an operator's function makes of its arguments depends on their shapes, strides, dtypes, devices
 and alignment, and on its numbers, never on the values in its tensors. So the first call runs the
 function and notes the tensors that it makes, the kernels that it launches, and the few copies and
-fills between them. Later calls make the same tensors and hand their addresses to Triton's compiled
-kernels: nothing is planned, checked or bound again, which takes more than 100 µs.
+fills between them, as lines of Python. Later calls run these lines: they make the same tensors and
+hand their addresses to Triton's compiled kernels. Nothing is planned, checked or bound again, which
+takes more than 100 µs.
 
 Some calls cannot be noted and run the function each time: in Triton's interpreter, while hooks
-watch launches (profilers), on devices that are not NVIDIA's, and where a call of torch makes
-several tensors at once.
+watch launches (profilers), on devices that are not NVIDIA's, and what sees memory as another dtype.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import triton
@@ -32,133 +33,99 @@ ALIGNMENT = 16
 _RECORDS = 4096
 """Kept for each operator; a model with dynamic shapes makes one for each shape."""
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
-_FILLED = ("zeros", "zeros_like", "new_zeros", "full", "new_full", "ones", "clone")
-_UNKNOWN = object()
-"""Stands for a layout that no call had."""
+_READING = ("__index__", "__int__", "__invert__", "__iter__", "__init__")
 _RUNTIME = triton.knobs.runtime
 _ENTER, _EXIT = _RUNTIME.launch_enter_hook, _RUNTIME.launch_exit_hook
-_Slots = list[Tensor]
-"""The arguments' tensors, then those that were made, in order."""
-_Step = Callable[[_Slots], None]
+_ENTERED: Sequence[Any] = getattr(_ENTER, "calls", ())
+_EXITED: Sequence[Any] = getattr(_EXIT, "calls", ())
 
 
-class Replay:
-    """Calls a function of tensors and numbers, and is as fast as it can be from the second call
-    with the same layout on."""
+def make_replay(function: Callable[..., Any], schema: str) -> Callable[..., Any]:
+    """Return a function that calls another one, and is as fast as it can be from the second call
+    with the same layout on.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self._records: dict[tuple[Any, ...], Callable[[_Slots], Any] | None] = {}
+    It is written for the schema: a loop over arguments takes twice as long.
+    """
+    parameters = [each.split("=")[0].split() for each in _take_parameters(schema)]
+    records: dict[tuple[Any, ...], Callable[..., Any] | None] = {}
 
-    def __call__(self, *arguments: Any) -> Any:
-        key: list[Any] = []
-        tensors: _Slots = []
-        for each in arguments:
-            if isinstance(each, Tensor):
-                tensors.append(each)
-                key += _layout(each)
-            elif isinstance(each, list | tuple):
-                tensors += each
-                for one in each:
-                    key += _layout(one)
-            else:
-                key.append(each)
-        found: Any = self._records.get(tuple(key), _UNKNOWN)
-        if found is _UNKNOWN:
-            return self._record(tuple(key), arguments)
-        if found is None or _is_watched():
-            return self._function(*arguments)
-        return found(tensors)
-
-    def _record(self, key: tuple[Any, ...], arguments: Sequence[Any]) -> Any:
-        if _is_watched():
-            return self._function(*arguments)
+    def call_slowly(key: tuple[Any, ...], *arguments: Any) -> Any:
+        if _is_watched() or records.get(key, function) is None:
+            return function(*arguments)
         recorder = _Recorder()
         own = [recorder.take_argument(each) for each in arguments]
         with recorder, _launching.watch_launches(recorder.note_launch):
-            result = self._function(*own)
-        if len(self._records) >= _RECORDS:
-            self._records.clear()
-        self._records[key] = recorder.finish(result)
+            result = function(*own)
+        if len(records) >= _RECORDS:
+            records.clear()
+        records[key] = recorder.finish(result)
         return result
 
+    layouts, tensors = [], []
+    for kind, name in parameters:
+        one = _LAYOUT.format(name)
+        listed = {"Tensor": one, "Tensor[]": f"*[({_LAYOUT.format('t')}) for t in {name}]"}
+        layouts.append(listed.get(kind, name))
+        if kind in listed:
+            tensors.append(name if kind == "Tensor" else f"*{name}")
+    given = ", ".join(name for _, name in parameters)
+    text = f"""
+def call(*arguments):
+    {given}, = arguments if len(arguments) == {len(parameters)} else fill(arguments)
+    key = ({", ".join(layouts)},)
+    found = get(key)
+    if found is None or is_watched():
+        return call_slowly(key, {given})
+    return found({", ".join(tensors)})
+"""
+    defaults = tuple(each.default for each in inspect.signature(function).parameters.values())
+    names: dict[str, Any] = {
+        "fill": lambda arguments: (*arguments, *defaults[len(arguments) :]),
+        "get": records.get,
+        "is_watched": _is_watched,
+        "call_slowly": call_slowly,
+    }
+    exec(text, names)
+    call: Callable[..., Any] = names["call"]
+    return call
 
-def _layout(x: Tensor) -> tuple[Any, ...]:
-    """Return all of a tensor that kernels and copies depend on."""
-    return x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() % ALIGNMENT
+
+_LAYOUT = "{0}.shape, {0}.stride(), {0}.dtype, {0}.get_device(), {0}.data_ptr() % " + str(ALIGNMENT)
+"""All of a tensor that kernels and copies depend on."""
+
+
+def _take_parameters(schema: str) -> list[str]:
+    return schema.partition("->")[0].strip("() ").split(", ")
 
 
 def _is_watched() -> bool:
     """Return whether somebody wants to be told of every launch."""
-    enter, leave = _RUNTIME.launch_enter_hook, _RUNTIME.launch_exit_hook
-    if enter is _ENTER and leave is _EXIT:
-        return bool(getattr(enter, "calls", enter) or getattr(leave, "calls", leave))
+    if _RUNTIME.launch_enter_hook is _ENTER and _RUNTIME.launch_exit_hook is _EXIT:
+        return bool(_ENTERED or _EXITED)
     return True
 
 
-class _Place(NamedTuple):
-    """Says where a tensor lies: in which slot's memory, and how many bytes after its beginning."""
-
-    slot: int
-    beyond: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-
-    def take(self, slots: _Slots) -> Tensor:
-        base = slots[self.slot]
-        if not self.beyond and base.shape == self.size and base.stride() == self.stride:
-            return base
-        offset = base.storage_offset() + self.beyond // base.element_size()
-        return base.as_strided(self.size, self.stride, offset)
-
-
-class _Allocation:
-    """Makes a tensor without values."""
-
-    def __init__(self, made: Tensor) -> None:
-        self.size, self.stride = tuple(made.shape), tuple(made.stride())
-        self.dtype, self.device = made.dtype, made.device
-        self.count = made.numel()
-        self.dense = made.is_contiguous()
-
-    def take_shape(self, place: _Place, output: Tensor) -> None:
-        """Make it as an output has it, if the output is all of it."""
-        all_of_it = not place.beyond and output.numel() == self.count
-        if all_of_it and self.dense and output.is_contiguous() and output.dtype == self.dtype:
-            self.size, self.stride = place.size, place.stride
-
-    def step(self, inputs: Sequence[Tensor]) -> _Step:
-        for number, each in enumerate(inputs):
-            if (tuple(each.shape), each.stride(), each.dtype) == (
-                self.size,
-                self.stride,
-                self.dtype,
-            ) and each.is_contiguous():
-                return _make_like(number)
-        size, stride, dtype, device = self.size, self.stride, self.dtype, self.device
-        empty = torch.empty_strided
-        return lambda slots: slots.append(empty(size, stride, dtype=dtype, device=device))
-
-
-def _make_like(number: int) -> _Step:
-    """Return the fastest way to make a tensor."""
-    empty_like = torch.empty_like
-    return lambda slots: slots.append(empty_like(slots[number]))
-
-
 class _Recorder(TorchFunctionMode):  # type: ignore[misc]
-    """Notes every call of torch that makes or changes a tensor, and every launch."""
+    """Notes every call of torch that makes or changes a tensor, and every launch.
+
+    A tensor has a number, and is called ``t3`` in the lines: first the arguments, then what was
+    made. Views have no numbers: a line that needs one makes it from the tensor in whose memory it
+    lies.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._slots: _Slots = []
-        self._slot_of: dict[int, int] = {}
-        """By a tensor's ``id``: in which slot's memory it lies."""
-        self._alive: list[Tensor] = []
-        self._steps: list[_Allocation | _Step] = []
-        self._allocations: dict[int, _Allocation] = {}
-        """By the slot that they fill."""
+        self._made: list[Tensor] = []
         self._inputs = 0
+        self._number_of: dict[int, int] = {}
+        """By the ``id`` of a tensor or view: the tensor in whose memory it lies."""
+        self._alive: list[Tensor] = []
+        self._lines: list[str] = []
+        self._empty: dict[int, int] = {}
+        """The line of each tensor that is made without values."""
+        self._written: set[int] = set()
+        """What calls of torch take, in the shape that it has."""
+        self._names: dict[str, Any] = {"empty_like": torch.empty_like, "empty": torch.empty_strided}
         self._problem = ""
 
     def take_argument(self, argument: Any) -> Any:
@@ -168,17 +135,29 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
             return [self.take_argument(each) for each in argument]
         if isinstance(argument, Tensor):
             argument = argument.detach()
-            self._add_slot(argument)
+            self._add(argument)
             self._inputs += 1
         return argument
 
-    def _add_slot(self, tensor: Tensor) -> None:
-        self._know(tensor, len(self._slots))
-        self._slots.append(tensor)
+    def _add(self, tensor: Tensor) -> str:
+        self._know(tensor, len(self._made))
+        self._made.append(tensor)
+        return f"t{len(self._made) - 1}"
 
-    def _know(self, tensor: Tensor, slot: int) -> None:
-        self._slot_of[id(tensor)] = slot
+    def _know(self, tensor: Tensor, number: int) -> None:
+        self._number_of[id(tensor)] = number
         self._alive.append(tensor)
+
+    def _name(self, value: Any) -> str:
+        """Return a name by which the lines know a value."""
+        name = f"v{len(self._names)}"
+        self._names[name] = value
+        return name
+
+    def _give_up(self, reason: str) -> None:
+        self._problem = self._problem or reason
+
+    # --- what torch does --------------------------------------------------------------------------
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -186,180 +165,177 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
-        if (name.endswith("_") and not name.startswith("__")) or name == "__setitem__":
-            self._note_call(func, args, kwargs)
-        elif "out" in kwargs:
-            self._problem = self._problem or f"{name} has a parameter out"
-        elif isinstance(result, Tensor):
-            self._note_result(func, name, args, kwargs, result)
-        elif isinstance(result, tuple | list):
-            self._note_views(name, args, result)
+        results = result if isinstance(result, tuple | list) else (result,)
+        new = [r for r in results if isinstance(r, Tensor) and id(r) not in self._number_of]
+        if _changes_argument(name) or "out" in kwargs or kwargs.get("inplace"):
+            self._lines.append(self._write_call(func, args, kwargs))
+        elif new and name in _EMPTY:
+            self._empty[len(self._made)] = len(self._lines)
+            self._add(result)
+            self._lines.append("")
+        elif new:
+            self._note_results(func, args, kwargs, new, isinstance(result, Tensor))
         return result
 
-    def _note_result(self, func: Any, name: str, args: Any, kwargs: Any, made: Tensor) -> None:
-        if name in _EMPTY:
-            self._allocations[len(self._slots)] = allocation = _Allocation(made)
-            self._steps.append(allocation)
-            self._add_slot(made)
-        elif id(made) in self._slot_of:
+    def _note_results(
+        self, func: Any, args: Any, kwargs: Any, new: Sequence[Tensor], one: bool
+    ) -> None:
+        """Remember views; else write the call down."""
+        bases = [self._find_base(args, each) for each in new]
+        for each, base in zip(new, bases, strict=True):
+            if base is not None:
+                self._know(each, base)
+        if None not in bases:
             return
-        elif name not in _FILLED and (slot := self._base_of(args, made)) is not None:
-            self._know(made, slot)
-        else:
-            self._note_call(func, args, kwargs, makes=True)
-            self._add_slot(made)
+        call = self._write_call(func, args, kwargs)
+        made = [self._add(each) for each, base in zip(new, bases, strict=True) if base is None]
+        if not one and len(made) < len(new):
+            self._give_up("a call returns new tensors and views")
+        self._lines.append(f"{made[0] if one else ', '.join(made) + ','} = {call}")
 
-    def _note_views(self, name: str, args: Any, results: Sequence[Any]) -> None:
-        for each in results:
-            if not isinstance(each, Tensor) or id(each) in self._slot_of:
-                continue
-            slot = self._base_of(args, each)
-            if slot is None:
-                self._problem = self._problem or f"{name} makes several tensors"
-            else:
-                self._know(each, slot)
-
-    def _base_of(self, args: Sequence[Any], view: Tensor) -> int | None:
-        """Return the slot of the argument in whose memory the result lies."""
+    def _find_base(self, args: Sequence[Any], view: Tensor) -> int | None:
+        """Return the number of the argument in whose memory the result lies."""
         memory = view.untyped_storage().data_ptr()
         if memory:
             for each in args:
-                slot = self._slot_of.get(id(each)) if isinstance(each, Tensor) else None
-                if slot is not None and each.untyped_storage().data_ptr() == memory:
-                    return slot
+                number = self._number_of.get(id(each)) if isinstance(each, Tensor) else None
+                if number is not None and each.untyped_storage().data_ptr() == memory:
+                    return number
         return None
 
-    def _note_call(self, func: Any, args: Any, kwargs: Any, makes: bool = False) -> None:
-        """Note a call that is to be made again, with the tensors of that day."""
-        given = [self._pack(each) for each in args]
-        named = {name: self._pack(each) for name, each in kwargs.items()}
+    def _write_call(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        given = [self._write(each) for each in args]
+        given += [f"{name}={self._write(each)}" for name, each in kwargs.items()]
+        return f"{self._name(func)}({', '.join(given)})"
 
-        def again(slots: _Slots) -> None:
-            result = func(
-                *[_unpack(each, slots) for each in given],
-                **{name: _unpack(each, slots) for name, each in named.items()},
-            )
-            if makes:
-                slots.append(result)
-
-        self._steps.append(again)
-
-    def _pack(self, value: Any) -> Any:
+    def _write(self, value: Any) -> str:
+        """Return the expression of an argument: its tensors are those of the day."""
         if isinstance(value, Tensor):
-            place = self._place(value)
-            if self._slots[place.slot].dtype != value.dtype:
-                self._problem = self._problem or "memory is seen as another dtype"
-            return place
+            return self._write_tensor(value)
         if isinstance(value, list) or type(value) is tuple:
-            return type(value)(self._pack(each) for each in value)
-        return value
+            inside = "".join(f"{self._write(each)}, " for each in value)
+            return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+        return self._name(value)
 
-    def _place(self, tensor: Tensor) -> _Place:
-        slot = self._slot_of.get(id(tensor))
-        if slot is None:
-            self._problem = self._problem or "a tensor comes from elsewhere"
-            slot = 0
-        beyond = tensor.data_ptr() - self._slots[slot].data_ptr() if tensor.numel() else 0
-        return _Place(slot, beyond, tuple(tensor.shape), tuple(tensor.stride()))
+    def _write_tensor(self, tensor: Tensor) -> str:
+        base, beyond = self._find(tensor)
+        self._written.add(base)
+        whole = self._made[base]
+        if not beyond and tensor.shape == whole.shape and tensor.stride() == whole.stride():
+            return f"t{base}"
+        if tensor.dtype != whole.dtype:
+            self._give_up("memory is seen as another dtype")
+        size, stride = tuple(tensor.shape), tuple(tensor.stride())
+        offset = f"t{base}.storage_offset() + {beyond // whole.element_size()}"
+        return f"t{base}.as_strided({size}, {stride}, {offset})"
+
+    def _find(self, tensor: Tensor) -> tuple[int, int]:
+        """Return in which tensor's memory it lies, and how many bytes after its beginning."""
+        number = self._number_of.get(id(tensor))
+        if number is None:
+            self._give_up("a tensor comes from elsewhere")
+            return 0, 0
+        beyond = tensor.data_ptr() - self._made[number].data_ptr() if tensor.numel() else 0
+        return number, beyond
+
+    # --- what Triton does -------------------------------------------------------------------------
 
     def note_launch(self, kernel: Any, grid: Sequence[int], values: Sequence[Any]) -> None:
-        """Note a launch of a compiled kernel with all its arguments in order."""
+        """Note a launch of a compiled kernel with all its arguments in order.
+
+        ``CompiledKernel.run`` is what Triton 3.6 and 3.7 call. It gets no hooks: nobody watches.
+        """
         target = getattr(getattr(kernel, "metadata", None), "target", None)
         if getattr(target, "backend", "") != "cuda":
-            self._problem = self._problem or "a kernel is not compiled, or not for NVIDIA"
+            self._give_up("a kernel is not compiled, or not for NVIDIA")
             return
-        template = list(values)
-        pointers: list[tuple[int, int, int]] = []
-        descriptors: list[tuple[int, int, Any]] = []
-        for position, value in enumerate(values):
-            if isinstance(value, Tensor):
-                place = self._place(value)
-                template[position] = 0
-                pointers.append((position, place.slot, place.beyond))
-            elif isinstance(value, TensorDescriptor):
-                place = self._place(value.base)
-                if place.beyond:
-                    self._problem = self._problem or "a descriptor begins within a tensor"
-                template[position] = bare = copy.copy(value)
-                bare.base = None
-                descriptors.append((position, place.slot, bare))
-        # CompiledKernel.run of Triton 3.6 and 3.7; no hooks: nobody watches.
-        x, y, z = (*grid, 1, 1)[:3]
-        index = self._slots[0].get_device()
-        launch = functools.partial(kernel.run, x, y, z)
-        rest = (kernel.function, kernel.packed_metadata, None, None, None)
-        self._steps.append(_launch_again(launch, index, rest, template, pointers, descriptors))
+        driver, index = triton.runtime.driver.active, self._made[0].get_device()
+        stream = self._name(partial(driver.get_current_stream, index))
+        run = self._name(partial(kernel.run, *(*grid, 1, 1)[:3]))
+        function, metadata = self._name(kernel.function), self._name(kernel.packed_metadata)
+        arguments = ", ".join(self._write_argument(each) for each in values)
+        self._lines.append(
+            f"{run}({stream}(), {function}, {metadata}, None, None, None, {arguments})"
+        )
 
-    def finish(self, result: Any) -> Callable[[_Slots], Any] | None:
+    def _write_argument(self, value: Any) -> str:
+        """Return the expression of a kernel's argument; Triton takes a number for a pointer."""
+        if isinstance(value, TensorDescriptor):
+            base, beyond = self._find(value.base)
+            if beyond:
+                self._give_up("a descriptor begins within a tensor")
+            return f"{self._name(partial(_describe, copy.copy(value)))}(t{base})"
+        if isinstance(value, Tensor):
+            base, beyond = self._find(value)
+            return f"t{base}.data_ptr() + {beyond}" if beyond else f"t{base}.data_ptr()"
+        return repr(value) if type(value) in (int, bool, str, type(None)) else self._name(value)
+
+    # --- all of it --------------------------------------------------------------------------------
+
+    def finish(self, result: Any) -> Callable[..., Any] | None:
         """Return what does all of it again; nothing where that is not possible."""
-        outputs = result if isinstance(result, tuple) else (result,)
-        places = [self._place(each) for each in outputs]
-        if self._problem or not self._slots:
+        if not self._made:
             return None
-        for place, output in zip(places, outputs, strict=True):
-            if place.slot in self._allocations:
-                self._allocations[place.slot].take_shape(place, output)
-        inputs = self._slots[: self._inputs]
-        steps = [
-            each.step(inputs) if isinstance(each, _Allocation) else each for each in self._steps
-        ]
-        again = _run_again(steps, places, isinstance(result, tuple))
-        return _on_device(again, inputs[0].device)
+        outputs = result if isinstance(result, tuple) else (result,)
+        for each in outputs:
+            self._make_as_returned(each)
+        returned = ", ".join(self._write_tensor(each) for each in outputs)
+        for number, line in self._empty.items():
+            self._lines[line] = f"t{number} = {self._write_empty(self._made[number], number)}"
+        if self._problem:
+            return None
+        given = ", ".join(f"t{number}" for number in range(self._inputs))
+        comma = "," if isinstance(result, tuple) else ""
+        body = [*self._lines, f"return {returned}{comma}"]
+        text = f"def again({given}):\n" + "\n".join(f"    {line}" for line in body)
+        exec(text, self._names)  # as dataclasses does: a loop over steps takes half as long again
+        again: Callable[..., Any] = self._names["again"]
+        return _run_on(self._made[0].device, again)
+
+    def _make_as_returned(self, output: Tensor) -> None:
+        """Let an empty tensor have the shape in which it is returned, if that is all of it."""
+        base, beyond = self._find(output)
+        whole = self._made[base]
+        same = (output.numel(), output.dtype) == (whole.numel(), whole.dtype) and not beyond
+        dense = output.is_contiguous() and whole.is_contiguous()
+        if same and dense and base in self._empty and base not in self._written:
+            self._made[base] = output
+
+    def _write_empty(self, made: Tensor, before: int) -> str:
+        """Return the fastest way to make it: like one that is there before."""
+        for number, each in enumerate(self._made[:before]):
+            same = made.shape == each.shape and made.stride() == each.stride()
+            if same and made.dtype == each.dtype and each.is_contiguous():
+                return f"empty_like(t{number})"
+        dtype, device = self._name(made.dtype), self._name(made.device)
+        size, stride = tuple(made.shape), tuple(made.stride())
+        return f"empty({size}, {stride}, dtype={dtype}, device={device})"
 
 
-def _unpack(value: Any, slots: _Slots) -> Any:
-    if isinstance(value, _Place):
-        return value.take(slots)
-    if isinstance(value, list) or type(value) is tuple:
-        return type(value)(_unpack(each, slots) for each in value)
-    return value
+def _changes_argument(name: str) -> bool:
+    """Return whether a method of this name changes a tensor: ``copy_``, ``__setitem__``,
+    ``__iadd__``."""
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in _READING)
+    return name.endswith("_")
 
 
-def _launch_again(
-    run: Callable[..., None],
-    index: int,
-    rest: tuple[Any, ...],
-    template: list[Any],
-    pointers: Sequence[tuple[int, int, int]],
-    descriptors: Sequence[tuple[int, int, Any]],
-) -> _Step:
-    """Return the launch of a compiled kernel on the stream that is current then."""
-    stream_of = triton.runtime.driver.active.get_current_stream
-
-    def launch(slots: _Slots) -> None:
-        arguments = template.copy()
-        for position, slot, beyond in pointers:
-            arguments[position] = slots[slot].data_ptr() + beyond
-        for position, slot, bare in descriptors:
-            arguments[position] = whole = copy.copy(bare)
-            whole.base = slots[slot]
-        run(stream_of(index), *rest, *arguments)
-
-    return launch
+def _describe(descriptor: TensorDescriptor, base: Tensor) -> TensorDescriptor:
+    """Return the descriptor with another tensor of the same layout."""
+    made = copy.copy(descriptor)
+    made.base = base
+    return made
 
 
-def _run_again(
-    steps: Sequence[_Step], places: Sequence[_Place], several: bool
-) -> Callable[[_Slots], Any]:
-    def run(slots: _Slots) -> Any:
-        for step in steps:
-            step(slots)
-        if several:
-            return tuple(place.take(slots) for place in places)
-        return places[0].take(slots)
-
-    return run
-
-
-def _on_device(run: Callable[[_Slots], Any], device: torch.device) -> Callable[[_Slots], Any]:
+def _run_on(device: torch.device, run: Callable[..., Any]) -> Callable[..., Any]:
     """Return the same with the device current: Triton launches on the current one."""
     if device.type != "cuda" or torch.cuda.device_count() < 2:
         return run
 
-    def guarded(slots: _Slots) -> Any:
+    def guarded(*tensors: Tensor) -> Any:
         if torch.cuda.current_device() == device.index:
-            return run(slots)
+            return run(*tensors)
         with torch.cuda.device(device):
-            return run(slots)
+            return run(*tensors)
 
     return guarded

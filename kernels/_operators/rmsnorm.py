@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .. import rmsnorm
@@ -95,13 +96,21 @@ def _differentiate(ctx: Any, dy: Tensor) -> Any:
 
 def _residual_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     _, _, weight, ctx.eps = inputs
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(output[1], weight)
 
 
-def _residual_differentiate(ctx: Any, dy: Tensor, dsum: Tensor) -> Any:
-    dx, dw = RESIDUAL_GRADIENT(dy, dsum, *ctx.saved_tensors, ctx.eps)
+def _residual_differentiate(ctx: Any, dy: Tensor | None, dsum: Tensor | None) -> Any:
+    if dy is None:
+        return dsum, dsum, None, None
+    if dsum is None:
+        dx, dw = PLAIN_GRADIENT(dy, *ctx.saved_tensors, ctx.eps)
+    else:
+        dx, dw = RESIDUAL_GRADIENT(dy, dsum, *ctx.saved_tensors, ctx.eps)
     return dx, dx, dw, None
 
 
+for _each in (PLAIN, RESIDUAL):
+    _each.register_autocast(torch.float32)
 PLAIN.register_autograd(_differentiate, setup_context=_setup)
 RESIDUAL.register_autograd(_residual_differentiate, setup_context=_residual_setup)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .. import softmax
@@ -45,6 +46,7 @@ def _define(name: str, operation: str) -> None:
         return backward(dy, y)
 
     forward.register_autograd(differentiate, setup_context=setup)
+    forward.register_autocast(torch.float32)
 
 
 _define("softmax", "softmax")

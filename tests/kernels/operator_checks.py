@@ -17,6 +17,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import perfcli.operators
 from perfcli.errors import PerfcliError
@@ -151,10 +153,17 @@ OPCHECKS: dict[str, Callable[[], tuple[Any, Sequence[Any]]]] = {
     "softmax": lambda: (OPS.softmax, [gradient()]),
     "log_softmax": lambda: (OPS.log_softmax, [gradient()]),
     "softmax_backward": lambda: (OPS.softmax_backward, [rows(4, 19), rows(4, 19)]),
-    "cross_entropy_rows": lambda: (OPS.cross_entropy_rows, [gradient(), targets((4,), 19)]),
+    **{
+        f"cross_entropy_parts {how}": lambda how=how: (  # type: ignore[misc]
+            OPS.cross_entropy_parts,
+            [gradient(), targets((4,), 19), how],
+        )
+        for how in ("mean", "none")
+    },
+    "cross_entropy": lambda: (OPS.cross_entropy, [gradient(), targets((4,), 19), "mean"]),
     "cross_entropy_backward": lambda: (
         OPS.cross_entropy_backward,
-        [rows(4), rows(4, 19), targets((4,), 19), rows(4)],
+        [rows(1)[0], rows(4, 19), targets((4,), 19), rows(4), rows(1)[0]],
     ),
     "rms_norm": lambda: (OPS.rms_norm, [gradient(), rows(19).requires_grad_(), 1e-5]),
     "rms_norm_backward": lambda: (
@@ -236,6 +245,85 @@ def corners() -> str:
     return ""
 
 
+def short_rows() -> str:
+    """Rows of no element and of one, no rows and one, with their gradients, as torch has them."""
+    for name, (ours, theirs, make) in PAIRS.items():
+        for count, columns in ((3, 1), (1, 1), (1, 5), (0, 5), (3, 0), (0, 0)):
+            if columns == 0 and name.startswith("cross"):
+                continue  # no target is a class
+            arguments = []
+            for each in make(torch.float32):
+                if not each.is_floating_point():
+                    arguments.append(torch.zeros(count, dtype=torch.int64, device=DEVICE))
+                else:
+                    arguments.append(rows(*((count, columns) if each.dim() > 1 else (columns,))))
+            if name == "column_sum":
+                arguments = [each[None] for each in arguments]
+            wide = tuple(a.double() if a.is_floating_point() else a for a in arguments)
+            for mine, truth in zip(
+                results(ours, tuple(arguments)), results(theirs, wide), strict=True
+            ):
+                for value, right in zip(mine, truth, strict=True):
+                    if value.shape != right.shape or not torch.allclose(
+                        value.double(), right.double(), atol=1e-5, equal_nan=True
+                    ):
+                        return f"{name} {count} × {columns}: {value}, not {right}"
+    return ""
+
+
+class Counting(TorchDispatchMode):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def modes() -> str:
+    """A mode sees the operator and its gradient; a fake tensor gets the shape, dtype and strides
+    that the real one has."""
+    x = gradient()
+    with Counting() as counting:
+        OPS.softmax(x).sum().backward()
+        OPS.cross_entropy(x, targets((4,), 19))
+    for name in ("softmax", "softmax_backward", "cross_entropy_parts"):
+        if counting.seen.count(f"perfcli.{name}.default") != 1:
+            return f"{name} is not in {counting.seen}"
+    if not torch.allclose(x.grad, torch.zeros_like(x), atol=1e-6):
+        return f"the gradient of a constant is {x.grad}"
+    for name, (ours, _, make) in PAIRS.items():
+        given = [each.transpose(0, -1).contiguous().transpose(0, -1) for each in make(torch.half)]
+        with FakeTensorMode() as mode:
+            fake = ours(*(mode.from_tensor(each) for each in given))
+        real = ours(*given)
+        for one, other in zip(
+            *(x if isinstance(x, tuple) else (x,) for x in (fake, real)), strict=True
+        ):
+            if (one.shape, one.dtype, one.stride()) != (other.shape, other.dtype, other.stride()):
+                return f"{name}: fake {one}, real {other.shape} {other.dtype} {other.stride()}"
+    return ""
+
+
+def autocast() -> str:
+    """Results have the dtypes of torch's own operators, weights are cast, and so are gradients."""
+    x, weight = rows(4, 19, dtype=torch.bfloat16).requires_grad_(), rows(19).requires_grad_()
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        found = [
+            OPS.softmax(x),
+            OPS.log_softmax(x),
+            OPS.cross_entropy(x, targets((4,), 19)),
+            OPS.rms_norm(x, weight, EPS),
+            *OPS.rms_norm_residual(x, x, weight, EPS),
+            OPS.column_sum([x]),
+        ]
+    if {each.dtype for each in found} != {torch.float32}:
+        return f"{[each.dtype for each in found]}"
+    dx, dweight = torch.autograd.grad(found[3].square().sum(), (x, weight))
+    return "" if (dx.dtype, dweight.dtype) == (x.dtype, weight.dtype) else f"{dx} {dweight}"
+
+
 CHECKS: dict[str, Callable[[], str]] = {
     **{
         f"{name} {str(dtype).removeprefix('torch.')}": lambda n=name, d=dtype: compare(n, d)  # type: ignore[misc]
@@ -248,6 +336,9 @@ CHECKS: dict[str, Callable[[], str]] = {
     "compiled, dynamic": lambda: compiled("aot_eager", [(6, 40), (9, 56), (4, 33)], True),
     "compiled by Inductor": lambda: compiled("inductor", [(6, 40), (9, 56)], True),
     "corners": corners,
+    "short rows": short_rows,
+    "modes": modes,
+    "autocast": autocast,
     "float64 is refused": lambda: refused(lambda: OPS.softmax(rows(2, 9).double()), "float64"),
     "one dtype": lambda: refused(lambda: OPS.rms_norm(rows(2, 9), rows(9).half(), EPS), "weight"),
     "targets fit": lambda: refused(

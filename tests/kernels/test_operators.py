@@ -17,6 +17,13 @@ from perfcli.machine import targets
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).parents[2]
+HOST = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "OMP_NUM_THREADS": "1",
+    # Their keys know operators by name alone.
+    "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+    "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+}
 EVERY = ("softmax", "log_softmax", "cross_entropy", "rms_norm", "rms_norm_residual", "column_sum")
 
 
@@ -35,12 +42,13 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def wrong(once: Callable[..., dict[str, str]]) -> Mapping[str, str]:
     """Of each check, what went wrong; empty: nothing."""
-    settings = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    return once("operator checks", lambda: checked(**settings))
+    return once(
+        "operator checks", lambda: checked("operator_checks.py", **HOST, TRITON_INTERPRET="1")
+    )
 
 
-def checked(**variables: str) -> dict[str, str]:
-    done = run(str(Path(__file__).with_name("operator_checks.py")), **variables)
+def checked(program: str, **variables: str) -> dict[str, str]:
+    done = run(str(Path(__file__).with_name(program)), **variables)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
@@ -48,7 +56,7 @@ def checked(**variables: str) -> dict[str, str]:
 @pytest.mark.gpu
 @pytest.mark.skipif(not targets.has_gpu(), reason="needs a GPU")
 def test_all_of_it_on_the_gpu() -> None:
-    found = checked()
+    found = checked("operator_checks.py")
     assert len(found) > 40
     assert not any(found.values()), {name: what for name, what in found.items() if what}
 
@@ -77,8 +85,25 @@ def test_torch_is_content(kind: str, wrong: Mapping[str, str]) -> None:
 
 
 def test_corners_and_refusals(wrong: Mapping[str, str]) -> None:
-    names = ("corners", "refused", "one d", "targets fit", "known", "something", "no second")
+    names = (
+        "corners",
+        "short rows",
+        "modes",
+        "autocast",
+        "refused",
+        "one d",
+        "targets fit",
+        "known",
+        "something",
+        "no second",
+    )
     assert not any(of(wrong, *names).values()), of(wrong, *names)
+
+
+def test_later_calls_do_what_the_first_one_did() -> None:
+    found = checked("replay_checks.py", **HOST)
+    assert len(found) > 14
+    assert not any(found.values()), {name: what for name, what in found.items() if what}
 
 
 def test_without_a_gpu_and_without_the_interpreter_it_says_so() -> None:
