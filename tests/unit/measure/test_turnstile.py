@@ -94,7 +94,8 @@ def test_without_a_file_nobody_waits() -> None:
 @pytest.mark.torch
 def test_inductor_generates_outside_and_its_code_runs_inside(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from torch._inductor import compile_fx, graph, select_algorithm
+    from torch._functorch import config as functorch
+    from torch._inductor import compile_fx, config, graph, select_algorithm
 
     path, seen = tmp_path / "device", list[tuple[str, bool]]()
     turnstile = make(path)
@@ -115,7 +116,8 @@ def test_inductor_generates_outside_and_its_code_runs_inside(tmp_path: Path) -> 
     graph.GraphLowering.run = run
     try:
         torch._dynamo.reset()
-        with turnstile.generating():
+        uncached = functorch.patch(enable_autograd_cache=False)
+        with config.patch(fx_graph_cache=False), uncached, turnstile.generating():
             compiled(torch.ones(4)).backward()
             seen.append(("done", is_free(path)))
     finally:
