@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +36,19 @@ def left_scratch(kind: str) -> Iterator[tuple[Path, str]]:
             owner, _, note = _read_owner(folder).partition("\n")
             if owner and _is_dead(owner):
                 yield folder, note
+
+
+_OLD_SECONDS = 14 * 24 * 3600.0
+
+
+def forget_old(cache: Path, seconds: float = _OLD_SECONDS) -> None:
+    """Remove the folders of a cache that were written so long ago. A process that reads one of them
+    meanwhile misses it, as if it had never been there."""
+    with suppress(OSError):
+        for entry in os.scandir(cache):
+            with suppress(OSError):
+                if time.time() - entry.stat().st_mtime > seconds:
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
 
 @functools.cache

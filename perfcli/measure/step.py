@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfcli.compile import cpp_cache, tracing, tuning
+from perfcli.compile.binaries.binaries import key_caches_by_version
 from perfcli.compile.building import Built, build_users_workload
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
@@ -101,6 +102,8 @@ def prepare(
     _use_device(request)
     tracing.generate_here()
     cpp_cache.keep_cpp_work(asked.cache_dir)
+    if asked.device == "cuda":
+        key_caches_by_version()  # as where its kernels were compiled for the report
     tracing.set_options(asked.variant.options)
     with translate_out_of_memory(request.side, asked):
         # The same weights and inputs on both sides, whatever was drawn before.

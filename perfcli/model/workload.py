@@ -194,6 +194,8 @@ class CompileRequest:
     """Ranks of the process group that the model runs in, of which the first one is compiled."""
     inputs: tuple[str, ...] = ()
     """The inputs that were typed, ``x=8x128:bf16``, for what takes tensors and builds none."""
+    measured: bool = False
+    """Whether it is measured next: then the worker keeps Triton's binaries for that."""
 
 
 @dataclass(frozen=True, slots=True)

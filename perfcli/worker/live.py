@@ -15,7 +15,7 @@ from perfcli.machine.scratch import make_scratch
 from perfcli.model import Ask, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.process import PHASES, worker_environment
+from perfcli.worker.process import PHASES, find_triton_cache, worker_environment
 from perfcli.worker.roles import Phase
 
 T = TypeVar("T", Prepared, Turn)
@@ -146,7 +146,7 @@ def _environment(request: MeasureRequest, folder: Path, caches: Path) -> dict[st
     own = {
         **KEEP_MEMORY,
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-        "TRITON_CACHE_DIR": str(caches / "triton"),
+        "TRITON_CACHE_DIR": str(find_triton_cache(request.compile)),
         protocol.FIXED_LAYOUT: "1",
     }
     if request.threads is not None:

@@ -167,6 +167,12 @@ def _decode(channel: Channel, reply: _Reply) -> Bundle:
         raise channel.failure(f"the worker sent a broken result ({error})") from error
 
 
+def find_triton_cache(request: CompileRequest) -> Path:
+    """Return the folder in which Triton keeps binaries for who measures them, and for the next
+    command; it finds them by all that decides them."""
+    return Path(request.cache_dir) / "triton"
+
+
 def worker_environment(
     request: CompileRequest, folder: Path, own: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -174,7 +180,9 @@ def worker_environment(
     the variant asks for, and ``own``."""
     private = {
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TRITON_CACHE_DIR": str(
+            find_triton_cache(request) if request.measured else folder / "triton"
+        ),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         # Inductor orders some sets by hash: the same input must give the same code.
         "PYTHONHASHSEED": "0",

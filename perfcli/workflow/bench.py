@@ -20,7 +20,7 @@ from perfcli.interleave.pair import Clock, Enough, MeasuredPair, Plan, Ready
 from perfcli.loading import registry
 from perfcli.machine import noise_floors
 from perfcli.machine.environment import cache_dir
-from perfcli.machine.scratch import make_scratch
+from perfcli.machine.scratch import forget_old, make_scratch
 from perfcli.model import (
     Ask,
     Comparison,
@@ -35,6 +35,7 @@ from perfcli.model import (
 from perfcli.names import public
 from perfcli.storing import store, timings
 from perfcli.worker.live import Starter
+from perfcli.worker.process import find_triton_cache
 from perfcli.worker.roles import MeasuringWorker, Phase, Progress, StartWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
@@ -217,12 +218,14 @@ class _OwnFiles:
 
 def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> Bench:
     """Start real workers, or those that make things up. Sides of one torch and triton share caches:
-    identical kernels are compiled, and tuned, once. Those of the CPU stay, found by content; what
-    was tuned on a GPU does not."""
+    identical kernels are compiled, and tuned, once. Those of the CPU and Triton's binaries stay,
+    found by content; what was tuned on a GPU does not."""
     if setting.fake is not None:
         made_up = FakeStarter(setting.fake)
         return Bench(made_up, made_up.clock)
     stays = setting.device == "cpu"
+    for job in jobs:
+        forget_old(find_triton_cache(job.request))
     folder = cache_dir() / "inductor" if stays else make_scratch("caches-")
     base, head = (_caches_name(job) for job in jobs)
     names: dict[SideName, str] = {"base": base, "head": head}

@@ -153,6 +153,8 @@ def compile_pair(
     setting = settle(question, asked, context)
     question = replace(question, threads=setting.threads if setting else None)
     jobs = order_jobs(question, sides, context)
+    if setting is not None:
+        jobs = [replace(job, request=replace(job.request, measured=True)) for job in jobs]
     with ExitStack() as ahead:
         place: bench.Bench | None = None
 

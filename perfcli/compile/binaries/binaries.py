@@ -8,10 +8,11 @@ candidates are those of the real GPU; the cubin is read, never loaded.
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -78,6 +79,8 @@ def compile_kernels(
         stored = cache.read(path)
         if stored is not None and not 0 < stored.given_up_after < allowed_seconds():
             found[number] = stored
+            if os.environ.get("TRITON_CACHE_DIR") == str(cache_dir / "triton"):
+                _keep_binaries(each, target)
         else:
             paths[number], running[number] = path, _compile(each, target)
     answers: dict[int, list[BinaryFacts]] = {}
@@ -97,6 +100,13 @@ def compile_kernels(
             del running[number]
         answers = _read_at_once(asked)
     return [found[number] for number in range(len(definitions))]
+
+
+def _keep_binaries(definition: Definition, target: Target) -> None:
+    """Have Triton's cache hold the binaries of a kernel whose facts are known, for who loads
+    them."""
+    with suppress(Exception):  # who loads them says what is wrong
+        _load(definition, target).tuner.precompile(warm_cache_only=True)
 
 
 _Steps: TypeAlias = "Generator[list[Binary], list[BinaryFacts] | None, Compiled]"
@@ -260,25 +270,41 @@ def prepare_process(tell: Callable[[str], None]) -> None:
 
     if "TRITON_CACHE_DIR" not in os.environ:
         os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="perfcli-triton-")
-    _key_caches_by_version()
+    key_caches_by_version()
     select_ptxas()
     for name in ("use_static_cuda_launcher", "use_static_triton_launcher"):
         if name in inductor._config:
             setattr(inductor, name, False)
 
 
-def _key_caches_by_version() -> None:
-    """Let Triton and Inductor tell their releases apart by number. They read all of their own files
-    for that, half a gigabyte in each process, but what they cache here ends with the worker."""
+def key_caches_by_version() -> None:
+    """Let Triton and Inductor tell their releases apart by number, and by when their files were
+    written. They read all of these for that, half a gigabyte in each process."""
     import torch
     import triton
     from torch._inductor import codecache
+
+    # It keeps the function that it finds, whose answer is part of a kernel's text.
+    from torch._inductor.runtime import triton_compat  # noqa: F401
     from triton.runtime import cache
 
+    # Triton's cache outlives the worker where there is a GPU; Inductor's does not.
+    installed = f"{triton.__version__} {_sign_files(Path(triton.__file__).parent)}"
     keys: tuple[tuple[Any, str, Any], ...] = (
-        (cache, "triton_key", triton.__version__),
+        (cache, "triton_key", installed),
         (codecache, "torch_key", torch.__version__.encode()),
     )
     for module, name, key in keys:
         if hasattr(module, name):
             setattr(module, name, lambda key=key: key)
+
+
+def _sign_files(folder: Path) -> str:
+    """Return a hash of the sizes and times of all files in a folder."""
+    digest = hashlib.sha256()
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(set(folders) - {"__pycache__"})
+        for name in sorted(names):
+            found = os.stat(os.path.join(place, name))
+            digest.update(f"{place}/{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

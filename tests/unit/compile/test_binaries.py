@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +14,9 @@ from handmade import H100
 
 pytest.importorskip("torch")
 
+import perfcli
 from perfcli.compile.binaries import cache
-from perfcli.compile.binaries.binaries import _add_unpipelined, _key_caches_by_version
+from perfcli.compile.binaries.binaries import _add_unpipelined, _sign_files, key_caches_by_version
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import (
     LINE_CHARACTERS,
@@ -156,8 +160,105 @@ def test_no_process_reads_all_of_triton_and_torch(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(cache_of_triton, "triton_key", read_all)
     monkeypatch.setattr(codecache, "torch_key", read_all)
-    _key_caches_by_version()
+    key_caches_by_version()
     part = SimpleNamespace(hash=lambda: "part")
     key = cache_of_triton.get_cache_key(part, part, part, {})  # as triton.compile asks
     assert key.startswith(triton.__version__)
     assert codecache.torch_key() == torch.__version__.encode()
+
+
+def test_releases_of_one_number_differ_by_their_files(tmp_path: Path) -> None:
+    (tmp_path / "backends").mkdir()
+    file = tmp_path / "backends" / "compiler.py"
+    file.write_text("old")
+    os.utime(file, ns=(10**18, 10**18))
+    before = _sign_files(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "compiler.pyc").write_text("written when it is imported")
+    assert _sign_files(tmp_path) == before
+    os.utime(file, ns=(10**18 + 1, 10**18 + 1))
+    assert _sign_files(tmp_path) != before
+    os.utime(file, ns=(10**18, 10**18))
+    file.write_text("newer")
+    os.utime(file, ns=(10**18, 10**18))
+    assert _sign_files(tmp_path) != before
+
+
+HANDED_OVER = """
+import os, shutil, sys
+from pathlib import Path
+from perfcli.compile import session
+from perfcli.machine import environment, targets
+
+cache_dir, target = Path(sys.argv[1]), targets.get("h200")
+keep = session.import_for_target(target, environment.cache_dir())
+from torch._inductor import config
+from torch._inductor.codecache import PyCodeCache
+from torch._inductor.async_compile import _load_triton_kernel_from_source
+from perfcli.compile.binaries import binaries
+from perfcli.compile.capture.definition import Definition
+
+source, kept = Path(sys.argv[2]).read_text(), cache_dir / "triton"
+static = config.use_static_cuda_launcher
+DEFINITION = Definition("double", "triton", source, "pointwise")
+
+def compile_for_a_report():
+    PyCodeCache.cache_clear()  # as in a process that never saw the kernel
+    config.use_static_cuda_launcher = static
+    binaries.prepare_process(print)
+    (made,) = binaries.compile_kernels([DEFINITION], target, cache_dir)
+    assert made.candidates and not made.error, made.error
+    return {path.name for path in kept.iterdir()}
+
+def load_to_be_measured():
+    PyCodeCache.cache_clear()
+    config.use_static_cuda_launcher = static
+    _load_triton_kernel_from_source("double", source).precompile(warm_cache_only=True)
+    return {path.name for path in kept.iterdir()}
+
+made = compile_for_a_report()
+assert load_to_be_measured() == made, "something was compiled again"
+shutil.rmtree(kept)
+assert compile_for_a_report() == made, "what a report knows is not there to be measured"
+print(len(made) > 0)
+"""
+KERNEL = """
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.hints import DeviceProperties
+triton_helpers.set_driver_to_gpu()
+
+@triton_heuristics.pointwise(
+    size_hints={'x': 4096},
+    filename=__file__,
+    triton_meta={'signature': {'x': '*fp32', 'xnumel': 'i32', 'XBLOCK': 'constexpr'},
+                 'device': DeviceProperties(type='cuda', index=0, multi_processor_count=132, cc=90),
+                 'constants': {}, 'configs': [{(0,): [['tt.divisibility', 16]]}]},
+    inductor_meta={'grid_type': 'Grid1D', 'kernel_name': 'double', 'mutated_arg_names': ['x'],
+                   'num_load': 1, 'num_reduction': 0, 'autotune_hints': set()},
+    min_elem_per_thread=0
+)
+@triton.jit
+def double(x, xnumel, XBLOCK: tl.constexpr):
+    index = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    tl.store(x + index, tl.load(x + index, index < xnumel) * 2, index < xnumel)
+"""
+
+
+def test_what_is_compiled_for_a_report_is_loaded_to_be_measured(tmp_path: Path) -> None:
+    (tmp_path / "handed.py").write_text(HANDED_OVER)
+    (tmp_path / "kernel.txt").write_text(KERNEL)
+    places = {
+        "PYTHONPATH": str(Path(perfcli.__file__).parents[1]),
+        "TRITON_CACHE_DIR": str(tmp_path / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
+    }
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "handed.py"), str(tmp_path), str(tmp_path / "kernel.txt")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **places},
+    )
+    assert done.stdout == "True\n", done.stderr

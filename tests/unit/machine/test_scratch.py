@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from perfcli.machine import scratch
-from perfcli.machine.scratch import left_scratch, make_scratch
+from perfcli.machine.scratch import forget_old, left_scratch, make_scratch
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +87,14 @@ def test_what_needs_more_is_left_to_who_knows() -> None:
     dead = leave("revision-", "/some/repository")
     make_scratch()
     assert list(left_scratch("revision-")) == [(dead, "/some/repository")]
+
+
+def test_what_a_cache_has_long_had_is_forgotten(tmp_path: Path) -> None:
+    for name, age in (("old", 90), ("new", 30)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kernel.cubin").write_bytes(b"1")
+        written = time.time() - age
+        os.utime(tmp_path / name, (written, written))
+    forget_old(tmp_path, 60)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["new"]
+    forget_old(tmp_path / "none", 60)

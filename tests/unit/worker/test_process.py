@@ -18,10 +18,11 @@ import msgspec
 import pytest
 
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.model import CompileRequest, Variant
+from perfcli.model import CompileRequest, MeasureRequest, Variant
 from perfcli.worker import channel as stack
+from perfcli.worker import live
 from perfcli.worker.channel import LOG_TAIL_LINES
-from perfcli.worker.process import ProcessExecutor
+from perfcli.worker.process import ProcessExecutor, worker_environment
 from perfcli.worker.protocol import ERROR_KINDS
 from perfcli.worker.roles import Progress
 
@@ -444,6 +445,16 @@ def test_the_environment_is_the_callers_without_torchs_settings(
     }
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR"):
         assert Path(env[name]).is_relative_to(temporary)
+
+
+def test_binaries_of_what_is_measured_next_are_kept(request_for: Request, tmp_path: Path) -> None:
+    measured = replace(request_for(""), cache_dir=str(tmp_path / "cache"), measured=True)
+    found = worker_environment(measured, tmp_path)["TRITON_CACHE_DIR"]
+    assert found == str(tmp_path / "cache" / "triton")
+    asked = live._environment(MeasureRequest(measured, "base", 7), tmp_path, tmp_path / "caches")
+    assert asked["TRITON_CACHE_DIR"] == found
+    private = worker_environment(replace(measured, measured=False), tmp_path)["TRITON_CACHE_DIR"]
+    assert private == str(tmp_path / "triton")
 
 
 def test_an_interpreter_that_does_not_exist(tmp_path: Path, temporary: Path) -> None:
