@@ -32,7 +32,7 @@ SHAPES = (
     (0, 64),
 )
 LONG = (263, 50304)
-_CACHED = 16384
+_CACHED, _TILED = 16384, 8192
 DTYPES = ("bfloat16", "float16", "float32")
 FORWARD = tuple(name for name in OPERATIONS if name not in BACKWARD)
 _MASKS: tuple[Data, ...] = (
@@ -46,6 +46,9 @@ _MASKS: tuple[Data, ...] = (
 
 
 def _can(variant: str, problem: Problem) -> bool:
+    """Return whether a row is not too long for the registers of one block."""
+    if variant == "tiled":
+        return problem.columns <= _TILED
     return variant != "cached" or problem.columns <= _CACHED
 
 
@@ -116,8 +119,15 @@ BENCHMARKS = (
     *(Problem("softmax-backward", rows, columns) for columns, rows in ROWS[1:5]),
     Problem("log-softmax", 32768, 4096),
     Problem("log-softmax-backward", 32768, 4096),
+    Problem("softmax", 65536, 5120, "float16"),
+    Problem("softmax", 8192, 151936),
+    Problem("softmax", 300, 201088),
+    Problem("softmax-backward", 8192, 151936),
+    Problem("softmax-backward", 300, 201088),
+    Problem("softmax-backward", 4096, 128255, "float16"),
     Problem("cross-entropy", 32768, 4096),
     Problem("cross-entropy", 8192, 128256),
+    Problem("cross-entropy", 300, 201088),
     Problem("cross-entropy-backward", 8192, 128256),
 )
 """The shapes of the bars, then one or two of each other operation."""

@@ -14,7 +14,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
 from .. import _launching
-from . import backward, cached, looped, shared, split
+from . import backward, cached, looped, shared, split, tiles
 from .choice import BACKWARD, LOSS, LOSS_GRADIENT, TELLING, VECTOR_BYTES, _padded_count
 
 IGNORED = -100
@@ -166,17 +166,7 @@ _EAGER: Mapping[str, Callable[[Tensors], dict[str, Tensor]]] = {
 
 __all__ = ["eager", "function", "inputs", "reference", "run"]
 
-_FILES = (
-    looped,
-    cached,
-    looped,
-    shared,
-    split,
-    backward,
-    cached,
-    split,
-    shared,
-)
+_FILES = (looped, cached, tiles, shared, split, backward)
 
 
 def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Tensor]:
@@ -187,8 +177,8 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         PerfcliError: tensors of another shape, dtype or layout than the plan's.
     """
     _check_tensors(problem, tensors)
-    if plan.variant == "streamed" and tensors["x"].data_ptr() % VECTOR_BYTES:
-        tensors = {"x": _at_a_vector(tensors["x"])}
+    if plan.variant in ("tiled", *TELLING) and not plan.launches[0].constants["PEEL"]:
+        tensors = {n: _at_a_vector(t) if n in ("x", "y", "dy") else t for n, t in tensors.items()}
     main = tensors["dy"] if "dy" in tensors else tensors["x"]
     outputs = _outputs_of(problem, main)
     values = {
@@ -230,8 +220,10 @@ def _aligned_as(like: Tensor, shape: tuple[int, int]) -> Tensor:
 
 
 def _at_a_vector(x: Tensor) -> Tensor:
-    """Return a copy with the same strides at a multiple of 16 bytes: the plan does not see
-    addresses, and pairs of halves cannot be loaded from all of them."""
+    """Return the tensor, or a copy with the same strides, at a multiple of 16 bytes: the plan does
+    not see addresses, and words cannot be loaded from all of them."""
+    if x.data_ptr() % VECTOR_BYTES == 0:
+        return x
     memory = x.new_empty((x.shape[0] - 1) * x.stride(0) + x.shape[1])
     return torch.as_strided(memory, x.shape, x.stride(), 0).copy_(x)
 

@@ -1,4 +1,4 @@
-"""Plans the launches of softmax, log-softmax and cross-entropy, forward, as plain data."""
+"""Makes launches of a choice, as plain data."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from perfcli.model import KernelLaunch, Problem, Scalar
 
 from .choice import (
+    BACKWARD,
     LOSS,
     LOSS_GRADIENT,
     PARTS_PER_BLOCK,
@@ -14,6 +15,7 @@ from .choice import (
     _chunks_of,
     _tile_constants,
     _walk_constants,
+    kept_constants,
     launch,
     parts,
     pointer,
@@ -58,9 +60,6 @@ def online(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     if problem.operation != LOSS:
         name = "online_forward"
         constants |= {"BACKWARDS": choice.backwards, "KEEP": choice.keep}
-    if choice.held:
-        name = "held_forward"
-        constants |= {"HELD": choice.held, "OPAQUE": choice.recompute == "opaque"}
     arguments = _forward_arguments(problem, rows=False)
     return (launch(problem, choice, name, (problem.rows, 1, 1), arguments, constants),)
 
@@ -114,66 +113,63 @@ def _combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaun
 
 PATIENCE = 4096
 """Looks of a block at what others owe it, some milliseconds, before it takes over their work."""
-_LOOPS = ("STAGES", "STRIPE")
-"""Constants that a kernel without a loop over tiles has no use for."""
 
 
-def cooperative(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+def _kept(problem: Problem, choice: Choice) -> tuple[dict[str, str], dict[str, str]]:
+    """Return pointers and sizes of the kernels that read every row once."""
+    if problem.operation in BACKWARD:
+        return pointers(problem), {"columns": "i32", **STRIDES}
+    names = ("x_ptr", "y_ptr")
+    return dict.fromkeys(names, pointer(problem)), dict.fromkeys(
+        ("columns", "x_stride", "y_stride"), "i32"
+    )
+
+
+def _logarithm(problem: Problem) -> dict[str, Scalar]:
+    return {"LOG": problem.operation.startswith("log-softmax")}
+
+
+def tiled(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    constants: dict[str, Scalar] = {**kept_constants(problem, choice), "TILES": choice.tiles}
+    if problem.operation == LOSS:
+        del constants["ASSEMBLY"], constants["DROP"]
+        arguments = _forward_arguments(problem, rows=False)
+        return (launch(problem, choice, "tiled_loss", (problem.rows, 1, 1), arguments, constants),)
+    first, sizes = _kept(problem, choice)
+    name = "tiled_backward" if problem.operation in BACKWARD else "tiled_forward"
+    constants |= _logarithm(problem)
+    return (launch(problem, choice, name, (problem.rows, 1, 1), first | sizes, constants),)
+
+
+def in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    """Plan blocks that keep a part of a row each: one part per block, or a grid of ``programs``
+    that go from part to part."""
     chunks = _chunks_of(problem, choice)
-    arguments = {
-        "x_ptr": pointer(problem),
-        "y_ptr": pointer(problem),
-        "words_ptr": "*i64",
-        **dict.fromkeys(("chunks", "columns", "x_stride", "y_stride"), "i32"),
-    }
-    walk = _walk_constants(problem, choice)
+    items = problem.rows * chunks
+    first, sizes = _kept(problem, choice)
+    arguments = {**first, "words_ptr": "*i64", "items": "i32", "chunks": "i32", **sizes}
     constants = {
-        **_forward_constants(problem),
-        **{name: value for name, value in walk.items() if name not in _LOOPS},
+        **kept_constants(problem, choice),
+        **_logarithm(problem),
+        "STREAMED": choice.programs > 0,
         "PARTS": parts(chunks),
         "CHUNK": choice.chunk,
         "PATIENCE": PATIENCE,
-        "OPAQUE": choice.recompute == "opaque",
-        "KEEP": choice.keep,
-        "DROP": choice.drop,
     }
-    grid = (problem.rows * chunks, 1, 1)
-    return (launch(problem, choice, "cooperative_forward", grid, arguments, constants),)
-
-
-def streamed(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
-    chunks = _chunks_of(problem, choice)
-    arguments = {
-        "x_ptr": pointer(problem),
-        "y_ptr": pointer(problem),
-        "words_ptr": "*i64",
-        **dict.fromkeys(("items", "chunks", "columns", "x_stride", "y_stride"), "i32"),
-    }
-    walk = _walk_constants(problem, choice)
-    constants = {
-        **_forward_constants(problem),
-        **{name: walk[name] for name in ("LANES", "VECTOR")},
-        # Without masks ptxas spills 4 words of the logarithm, for sm_80 and sm_90.
-        "TAIL": walk["TAIL"] or problem.operation == "log-softmax",
-        "PARTS": parts(chunks),
-        "CHUNK": choice.chunk,
-        "PATIENCE": PATIENCE,
-        "KEEP": choice.keep,
-        "DROP": choice.drop,
-    }
-    grid = (min(problem.rows * chunks, choice.programs), 1, 1)
-    return (launch(problem, choice, "streamed_forward", grid, arguments, constants),)
+    name = "parts_backward" if problem.operation in BACKWARD else "parts_forward"
+    grid = (min(items, choice.programs or items), 1, 1)
+    return (launch(problem, choice, name, grid, arguments, constants),)
 
 
 FORWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
     "cached": cached,
-    "cooperative": cooperative,
-    "held": online,
+    "cooperative": in_parts,
     "online": online,
     "peeled": online,
     "split": split,
-    "streamed": streamed,
+    "streamed": in_parts,
     "three-pass": _three_pass,
+    "tiled": tiled,
 }
 
 
@@ -273,4 +269,7 @@ BACKWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, 
     "online": online_backward,
     "peeled": online_backward,
     "split": _split_backward,
+    "cooperative": in_parts,
+    "streamed": in_parts,
+    "tiled": tiled,
 }

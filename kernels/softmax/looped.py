@@ -13,19 +13,8 @@ import triton.language as tl
 from .rows import (
     LOG2_E,
     _above_minus_infinity,
-    _first_vector,
-    _fold,
-    _head_elements,
     _row_statistics,
-    _tile_offsets,
-    _walk_statistics,
-    _walk_write,
-    _with_edge,
-    _write_edge,
     _write_row,
-    join,
-    normalise,
-    opaque,
 )
 
 
@@ -177,64 +166,3 @@ def three_pass_loss(
     target = tl.load(target_ptr + tl.program_id(0))
     peak, total = _two_pass_statistics(row, columns, TILE)
     _write_loss(row, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
-
-
-@triton.jit
-def _hide(x, OPAQUE: tl.constexpr):
-    if OPAQUE:
-        x = opaque(x)
-    return x
-
-
-@triton.jit
-def held_forward(
-    x_ptr,
-    y_ptr,
-    columns,
-    x_stride,
-    y_stride,
-    LOG: tl.constexpr,
-    HELD: tl.constexpr,
-    OPAQUE: tl.constexpr,
-    LANES: tl.constexpr,
-    VECTOR: tl.constexpr,
-    ITEM: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    PEEL: tl.constexpr,
-    TAIL: tl.constexpr,
-    STRIPE: tl.constexpr,
-    EDGE: tl.constexpr,
-    STAGES: tl.constexpr,
-    BACKWARDS: tl.constexpr,
-    KEEP: tl.constexpr,
-    DROP: tl.constexpr,
-):
-    row = _row_at(x_ptr, x_stride, VECTOR, ALIGNED)
-    out = _row_at(y_ptr, y_stride, VECTOR, ALIGNED)
-    head = _head_elements(row, columns, ITEM, PEEL)
-    start = _first_vector(row, head, PEEL)
-    to = _first_vector(out, head, PEEL)
-    vectors = (columns - head) // VECTOR
-    offsets = _tile_offsets(LANES, VECTOR)
-    held = ()
-    for tile in tl.static_range(HELD):
-        at = start + tile * (LANES * VECTOR) + offsets
-        held = held + (tl.load(at, cache_modifier=".cg"),)  # type: ignore[assignment]  # noqa: RUF005
-    peak = tl.full([LANES], float("-inf"), tl.float32)
-    total = tl.zeros([LANES], tl.float32)
-    for tile in tl.static_range(HELD):
-        peak, total = _fold(peak, total, held[tile].to(tl.float32))
-    peak, total = _walk_statistics(
-        start, vectors, peak, total, HELD, LANES, VECTOR, TAIL, STRIPE, STAGES, KEEP
-    )
-    top, weight = join(peak, total)
-    if EDGE:
-        top, weight = _with_edge(row, head, columns, top, weight, VECTOR)
-        _write_edge(row, out, head, columns, top, weight, LOG, VECTOR)
-    _walk_write(
-        start, to, vectors, top, weight,
-        HELD, LOG, LANES, VECTOR, TAIL, STRIPE, STAGES, BACKWARDS, DROP,
-    )  # fmt: skip
-    for tile in tl.static_range(HELD):
-        y = normalise(_hide(held[tile], OPAQUE), top, weight, LOG)
-        tl.store(to + tile * (LANES * VECTOR) + offsets, y, eviction_policy=DROP)

@@ -1,5 +1,8 @@
-"""Plans which kernels compute a problem: checks it, picks a rule of the launch table, makes it
-fit."""
+"""Plans which kernels compute a problem: what a row takes, against what the device has of it.
+
+A row is read once where it fits into the registers of one block or several, as long as enough
+bytes are under way; or twice, if L2 still holds it the second time.
+"""
 
 from __future__ import annotations
 
@@ -8,137 +11,333 @@ from perfcli.model import LaunchPlan, Problem, Target
 
 from .choice import (
     BACKWARD,
-    FORWARD,
     ITEM_BYTES,
     KIB,
     LOSS,
     LOSS_GRADIENT,
     STATISTIC_BYTES,
     TELLING,
+    VECTOR_BYTES,
     WORD_BYTES,
     Choice,
-    RowRule,
     _chunks_of,
     _padded_bytes,
     _padded_count,
-    _rules_of,
-    _vectors_only,
+    inputs_of,
     is_aligned,
     is_congruent,
+    row_bytes,
     vector,
 )
 from .launches import BACKWARD_LAUNCHES, FORWARD_LAUNCHES
 
-CACHED_UP_TO = {"forward": 32 * KIB, "loss": 2 * KIB, "backward": 16 * KIB}
-"""Row bytes up to which the cached variant is the fastest."""
-PEELED_FROM = 8 * KIB
-"""Row bytes from which rows without alignment are better peeled than held in registers."""
+LATENCY = 0.8e-6
+"""Seconds from a load to its data, in memory that is busy."""
+OVERLAP = 2
+"""As many bytes as the memory delivers in that time are under way twice: a block that reduces or
+writes loads nothing."""
+FREE_REGISTERS, EDGE_REGISTERS, VECTOR_REGISTERS = 40, 16, 5.5
+"""Registers of a thread apart from what it keeps, for the edges of rows, and for each vector that
+it keeps; with fewer, launches spill (Triton 3.7.1, sm_90)."""
+MOST_VECTORS, MOST_BESIDE_EDGES = 16, 12
+"""The most vectors that a thread keeps, of all inputs; the latter where rows have edges, too."""
+SHORT = 2 * KIB
+"""Padded row bytes up to which blocks take several rows: of shorter blocks, a multiprocessor holds
+too few."""
+PADDING = 17 / 16
+"""The longest a padded row may be that is one tile of a power of two, relative to the row."""
+L2_SHARE = {1: 0.28, 2: 0.56}
+"""The share of L2 that rows under way, one per multiprocessor, may take where they are read again,
+by the number of inputs: 98.6 and 96.7 % of a copy at rows of 64 and 128 KiB (H200: 0.14 and 0.28)
+but 84 % at 256 KiB (0.56); of gradients 97 % at two rows of 128 KiB (0.56), 76 % of 256 KiB."""
 SPLIT_FROM = 32 * KIB
 """Row bytes from which few rows are shared by many blocks."""
-COOPERATIVE_FROM = 128 * KIB
-"""Row bytes beyond which blocks that keep a part of a row each read it once."""
 FEW_COOPERATIVE_FROM = 16_000_000
-"""Bytes of a few rows from which such blocks are better than `split`, which reads twice. In one
-sweep: 27.9 against 33.2 µs at 8 × 1048576 fp32 (34 MB), 17.2 against 19.6 at 64 × 131072 bf16
-(17 MB), but 13.3 against 13.2 at 4 × 1048576 bf16 (8 MB) and 10.8 against 10.2 at 1 × 1048589.
-What is picked took 28.5, 17.4, 12.9 and 8.9 µs in the last bench."""
+"""Bytes of a few rows from which blocks that keep parts are better than `split`, which reads twice:
+17.2 against 19.6 µs at 64 × 131072 bf16 (17 MB), but 13.3 against 13.2 at 4 × 1048576 bf16."""
 MOST_PARTS = 1024
-"""The most parts of a row: so many words a block of the cooperative variant looks at."""
-MOST_COOPERATIVE_BYTES = MOST_PARTS * 16 * KIB
-CACHED_BYTES_PER_THREAD = {False: 128, True: 32}
-"""The bytes of one input that a thread can hold, in a block of as many threads as there can be;
-forward (one input), backward (two). Compiled for sm_90 by Triton 3.6: 32 warps have 64 registers
-per thread, and 128 bytes of a row in half precision take all of them where the exponentials are
-computed twice; more spills."""
+"""The most parts of a row: so many words a block looks at."""
+STREAM_WARPS, STREAM_BLOCKS = 4, 3
+"""Warps of a block that keeps parts, and blocks per multiprocessor of a streamed grid: half of
+their registers is one part, half the next."""
+STEP_TILES = 1.0
+"""What a part costs beyond its tiles, in tiles: telling, and waiting."""
+LOSS_WAVES = 4
+"""Rows per resident block from which rows of cross-entropy need not be split among blocks."""
 
 
-def _rule_for(problem: Problem, target: Target, variant: str | None) -> RowRule:
-    """Return the rule of the variant, or of the one that is the fastest for this problem."""
-    rules = _rules_of(problem)[variant or fastest(problem, target)]
-    row, item = _padded_bytes(problem), ITEM_BYTES[problem.dtype]
-    return next(r for r in rules if row <= r.row_bytes and r.item_bytes in (0, item))
+def choose(problem: Problem, target: Target, variant: str) -> Choice:
+    """Return how the variant computes this problem on this device."""
+    return _CHOICES[variant](problem, target)
+
+
+def _threads(target: Target, tile_bytes: int, vectors: int) -> int:
+    """Return threads for a tile: as many as load it with so many vectors each, within limits."""
+    wanted = tile_bytes // (VECTOR_BYTES * vectors)
+    return max(32, min(wanted, target.max_threads_per_block))
+
+
+def _warps(target: Target, threads: int) -> int:
+    return max(1, threads // target.warp_size)
+
+
+def _cached(problem: Problem, target: Target) -> Choice:
+    row = _padded_bytes(problem)
+    tile = row if row > SHORT else max(SHORT, 2 * row) * inputs_of(problem)
+    found = _lanes(problem, target) if row > SHORT else None
+    threads = found[0] if found else _threads(target, tile, 2 // inputs_of(problem))
+    vectors = tile // VECTOR_BYTES // threads * inputs_of(problem)
+    recompute = "no"
+    if vectors > MOST_VECTORS // 2 and problem.dtype != "float32":
+        recompute = "opaque" if target.vendor == "nvidia" else "yes"
+    return Choice(
+        "cached",
+        _warps(target, threads),
+        tile // ITEM_BYTES[problem.dtype],
+        rows=tile // row,
+        recompute=recompute,
+        why=f"rows of {row} bytes, {tile // row} to a block",
+    )
+
+
+def _under_way(target: Target) -> float:
+    """Return the bytes that a multiprocessor has to have under way."""
+    return OVERLAP * LATENCY * target.bandwidth / target.sm_count
+
+
+def _lanes(problem: Problem, target: Target) -> tuple[int, int, int] | None:
+    """Return threads of a block that keeps a row, its tiles, and registers of a thread; None where
+    there is room for less than two such blocks on a multiprocessor. Of the blocks that have enough
+    bytes under way it is the one whose tiles are the fullest, of those the one with the most
+    threads."""
+    inputs = inputs_of(problem)
+    vectors = max(1, -(-row_bytes(problem) // VECTOR_BYTES))
+    found = []
+    for threads in (32, 64, 128, 256, 512, 1024):
+        tiles = -(-vectors // threads)
+        blocks = _blocks(problem, target, threads, tiles * inputs)
+        if (
+            tiles * inputs > _most_vectors(problem)
+            or blocks < 2
+            or threads > target.max_threads_per_block
+        ):
+            continue
+        enough = min(blocks * vectors * VECTOR_BYTES * inputs / _under_way(target), 1.0)
+        rank = enough, round(8 * vectors / (tiles * threads)), threads
+        found.append((rank, threads, tiles, _share(target, blocks * threads)))
+    return max(found)[1:] if found else None
+
+
+def _blocks(problem: Problem, target: Target, threads: int, vectors: int) -> int:
+    """Return blocks per multiprocessor whose threads keep so many vectors."""
+    registers = FREE_REGISTERS + VECTOR_REGISTERS * vectors
+    registers += 0 if _has_whole_vectors(problem) else EDGE_REGISTERS
+    by_registers = int(target.registers_per_sm // (threads * registers))
+    return min(by_registers, target.max_threads_per_sm // threads, target.max_blocks_per_sm)
+
+
+def _has_whole_vectors(problem: Problem) -> bool:
+    return is_aligned(problem) and problem.columns % vector(problem) == 0
+
+
+def _most_vectors(problem: Problem) -> int:
+    return MOST_VECTORS if _has_whole_vectors(problem) else MOST_BESIDE_EDGES
+
+
+def _share(target: Target, threads: int) -> int:
+    """Return a thread's registers where so many share a multiprocessor."""
+    return min(target.registers_per_sm // threads // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
+
+
+def _tiled(problem: Problem, target: Target) -> Choice:
+    found = _lanes(problem, target)
+    if found is None:
+        raise PerfcliError(
+            f"tiled keeps a row in one block, {problem.columns} {problem.dtype} are too many: use "
+            "online, or streamed"
+        )
+    threads, tiles, registers = found
+    return Choice(
+        "tiled",
+        _warps(target, threads),
+        threads * vector(problem),
+        tiles=tiles,
+        maxnreg=registers if target.vendor == "nvidia" else None,
+        assembly=target.vendor == "nvidia",
+        why=f"a row in {tiles} vectors of each thread of one block",
+    )
+
+
+def _walk(problem: Problem, target: Target, variant: str) -> Choice:
+    """Return how one block reads a row twice: in two steps or more, so that what it reads first
+    is read again soon; with so many threads that few other rows are under way meanwhile."""
+    row = max(row_bytes(problem) if variant == "peeled" else _padded_bytes(problem), 1 * KIB)
+    loss = problem.operation == LOSS
+    half = 1 << (row // 2).bit_length() - 1
+    few = 1 if problem.operation in BACKWARD else 4
+    threads = _threads(target, min(half, 8 * KIB) if loss else half, few)
+    vectors = max(1, min(half // (VECTOR_BYTES * threads), 2 * few if few > 1 else 4))
+    return Choice(
+        variant,
+        _warps(target, threads),
+        threads * vectors * vector(problem),
+        keep="" if loss else "evict_last",
+        drop="" if loss else "evict_first",
+        why=f"rows of {row_bytes(problem)} bytes, read again from L2",
+    )
+
+
+def _split(problem: Problem, target: Target) -> Choice:
+    gradient = problem.operation == LOSS_GRADIENT
+    row = _padded_bytes(problem)
+    step = 4 * KIB if gradient else 8 * KIB  # by 8 KiB of forward rows, 16 warps; else 4 and 8
+    step = max(32 * VECTOR_BYTES, min(step, row))
+    vectors = 1 if problem.operation not in BACKWARD else 2
+    threads = _threads(target, step, vectors)
+    tile = threads * vectors * vector(problem)
+    count = -(-problem.columns // (2 * tile))
+    fewest = -(-problem.columns // (tile * MOST_CHUNKS))
+    tiles = max(-(-problem.columns // (tile * count)), fewest)
+    return Choice(
+        "split",
+        _warps(target, threads),
+        tile,
+        chunk=tile * tiles,
+        keep="" if gradient else "evict_last",
+        drop="" if gradient else "evict_first",
+        why=f"{count} chunks of a row",
+    )
+
+
+def _shared(problem: Problem, target: Target, variant: str) -> Choice:
+    """Return parts of rows. They are as long as registers allow, or as little shorter as makes
+    the steps of all programs the fewest tiles in all."""
+    threads = STREAM_WARPS * 32
+    inputs, streamed = inputs_of(problem), variant == "streamed"
+    tiles_of_row = max(1, -(-row_bytes(problem) // (VECTOR_BYTES * threads)))
+    most = _most_vectors(problem) // inputs
+
+    def steps(tiles: int) -> float:
+        parts = -(-tiles_of_row // tiles)
+        if parts > MOST_PARTS:
+            return float("inf")
+        blocks = STREAM_BLOCKS if streamed else _blocks(problem, target, threads, tiles * inputs)
+        return -(-problem.rows * parts // (blocks * target.sm_count)) * (tiles + STEP_TILES)
+
+    tiles = min(range(most, 0, -1), key=steps)
+    return Choice(
+        variant,
+        _warps(target, threads),
+        threads * vector(problem),
+        chunk=threads * vector(problem) * tiles,
+        programs=STREAM_BLOCKS * target.sm_count if streamed else 0,
+        maxnreg=_share(target, STREAM_BLOCKS * threads)
+        if streamed and target.vendor == "nvidia"
+        else None,
+        assembly=target.vendor == "nvidia",
+        keep="evict_last" if streamed else "",
+        drop="evict_first" if streamed else "",
+        why=f"{-(-tiles_of_row // tiles)} parts of a row, {tiles} vectors of each thread",
+    )
+
+
+def _three_pass(problem: Problem, target: Target) -> Choice:
+    threads = _threads(target, min(8 * KIB, max(_padded_bytes(problem), 512)), 1)
+    return Choice("three-pass", _warps(target, threads), threads * vector(problem), why="baseline")
+
+
+_CHOICES = {
+    "cached": _cached,
+    "tiled": _tiled,
+    "online": lambda problem, target: _walk(problem, target, "online"),
+    "peeled": lambda problem, target: _walk(problem, target, "peeled"),
+    "split": _split,
+    "cooperative": lambda problem, target: _shared(problem, target, "cooperative"),
+    "streamed": lambda problem, target: _shared(problem, target, "streamed"),
+    "three-pass": _three_pass,
+}
 
 
 def fastest(problem: Problem, target: Target) -> str:
     """Return the variant for a problem of this shape."""
-    size = _padded_bytes(problem)
     if problem.operation == LOSS_GRADIENT:  # no reduction: as many blocks as there can be
         return "split"
-    if size >= SPLIT_FROM and problem.rows <= target.sm_count // 2:
-        return _few_rows(problem)
-    if _is_cooperative(problem):
-        return "cooperative" if _not_streamed(problem, target) else "streamed"
-    if size >= PEELED_FROM and is_congruent(problem) and not is_aligned(problem):
-        return "peeled"
-    kind = "backward" if problem.operation in BACKWARD else "forward"
-    if size <= CACHED_UP_TO["loss" if problem.operation == LOSS else kind]:
+    if _padded_bytes(problem) <= SHORT:
         return "cached"
-    return "online"
+    if problem.operation == LOSS:
+        return _fastest_loss(problem, target)
+    row, inputs = row_bytes(problem), inputs_of(problem)
+    shareable = not _not_shared(problem)
+    if row >= SPLIT_FROM and problem.rows <= target.sm_count // 2:
+        many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
+        return "cooperative" if many_bytes and shareable else "split"
+    again = inputs * row * target.sm_count <= L2_SHARE[inputs] * target.l2_bytes
+    if not is_congruent(problem) or (is_aligned(problem) and inputs * row > SPLIT_FROM and again):
+        return "online"
+    if _lanes(problem, target) is not None:
+        whole = is_aligned(problem) and _padded_bytes(problem) <= PADDING * row
+        return "cached" if whole else "tiled"
+    if shareable:
+        return "cooperative" if _not_streamed(problem, target) else "streamed"
+    return "online" if is_aligned(problem) else "peeled"
 
 
-def _is_cooperative(problem: Problem) -> bool:
-    """Return whether rows are too long for one block's registers, and not too long for those of
-    many."""
-    return writes(problem) and COOPERATIVE_FROM < _padded_bytes(problem) <= MOST_COOPERATIVE_BYTES
+def _fastest_loss(problem: Problem, target: Target) -> str:
+    row = row_bytes(problem)
+    if row >= SPLIT_FROM and problem.rows < LOSS_WAVES * target.sm_count:
+        return "split"
+    if is_congruent(problem) and row < SPLIT_FROM and _lanes(problem, target) is not None:
+        return "tiled"
+    return "peeled" if is_congruent(problem) and not is_aligned(problem) else "online"
 
 
-def writes(problem: Problem) -> bool:
-    """Return whether it is softmax or its logarithm: a row is read for its statistics, and then
-    written."""
-    return problem.operation != LOSS and problem.operation not in BACKWARD
+def _part_bytes(problem: Problem) -> int:
+    """Return the most bytes of a row, of one input, that a block keeps as a part."""
+    return STREAM_WARPS * 32 * VECTOR_BYTES * (_most_vectors(problem) // inputs_of(problem))
 
 
-def _few_rows(problem: Problem) -> str:
-    """Return the variant for fewer rows than half the SMs."""
-    many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
-    return "cooperative" if many_bytes and _is_cooperative(problem) else "split"
+def _not_shared(problem: Problem) -> str:
+    """Return why blocks cannot share a row's parts."""
+    if not is_congruent(problem):
+        return (
+            f"rows {problem.stride} apart are not aligned as those of the output, which are "
+            f"{problem.columns} apart"
+        )
+    if row_bytes(problem) > MOST_PARTS * _part_bytes(problem):
+        return f"a row of {problem.columns} {problem.dtype} takes more than {MOST_PARTS} blocks"
+    return ""
 
 
 def _not_streamed(problem: Problem, target: Target) -> str:
-    """Return why not: what its pairs, or its programs, cannot do."""
-    if target.vendor != "nvidia":
-        return "its pairs are made by an instruction of NVIDIA's"
-    if ITEM_BYTES[problem.dtype] != 2:
-        return f"it keeps pairs of halves, the rows are {problem.dtype}"
-    if not (is_aligned(problem) and _vectors_only(problem)):
-        return (
-            f"rows of {problem.columns} that are {problem.stride} apart are not made of whole "
-            "vectors of 16 bytes"
-        )
-    (rule,) = FORWARD["streamed"]
-    at_once = rule.blocks_per_sm * target.sm_count
-    if problem.columns * 2 > min(at_once, MOST_PARTS) * rule.chunk_tiles * rule.tile_bytes:
+    """Return why a persistent grid cannot do it."""
+    at_once = STREAM_BLOCKS * target.sm_count
+    if row_bytes(problem) > at_once * _part_bytes(problem):
         return (
             f"a row of {problem.columns} takes more than the {at_once} blocks there are at a time"
         )
     return ""
 
 
-def possible(problem: Problem, target: Target, variant: str | None) -> tuple[str | None, str]:
+def possible(problem: Problem, target: Target, variant: str) -> tuple[str, str]:
     """Return the variant to use, and why it is not the one asked for.
 
     Raises:
         PerfcliError: the rows do not fit into a block's registers.
     """
-    most = target.max_threads_per_block * CACHED_BYTES_PER_THREAD[problem.operation in BACKWARD]
-    if variant == "cached" and _padded_bytes(problem) > most:
-        raise PerfcliError(
-            f"cached holds rows of up to {most // ITEM_BYTES[problem.dtype]} {problem.dtype} in "
-            f"registers, found {problem.columns}: use online, or split"
-        )
-    if variant == "peeled" and not is_congruent(problem):
-        return "online", (
-            f"peeled: rows {problem.stride} apart are not aligned as those of the output, which "
-            f"are {problem.columns} apart"
-        )
+    if variant == "cached":
+        most = target.max_threads_per_block * CACHED_BYTES_PER_THREAD[inputs_of(problem)]
+        if _padded_bytes(problem) > most:
+            raise PerfcliError(
+                f"cached holds rows of up to {most // ITEM_BYTES[problem.dtype]} {problem.dtype} "
+                f"in registers, found {problem.columns}: use online, or split"
+            )
+    if variant in ("peeled", "tiled") and not is_congruent(problem):
+        return "online", f"{variant}: {_not_shared(problem)}"
     if variant == "streamed" and (reason := _not_streamed(problem, target)):
         other, further = possible(problem, target, "cooperative")
         return other, f"streamed: {reason}{further and '; '}{further}"
-    if variant == "cooperative" and (row := _padded_bytes(problem)) > MOST_COOPERATIVE_BYTES:
-        return "split", (
-            f"cooperative: a row of {problem.columns} {problem.dtype}, padded {row} bytes, takes "
-            f"more than {MOST_PARTS} blocks"
-        )
+    if variant in TELLING and (reason := _not_shared(problem)):
+        return "split", f"{variant}: {reason}"
     return variant, ""
 
 
@@ -155,20 +354,21 @@ VARIANT_OPERATIONS = {
     "three-pass": ("softmax", "log-softmax", "cross-entropy"),
     "online": ALL,
     "cached": tuple(name for name in ALL if name != LOSS_GRADIENT),
-    "held": ("softmax", "log-softmax"),
-    "cooperative": ("softmax", "log-softmax"),
-    "streamed": ("softmax", "log-softmax"),
+    "tiled": tuple(name for name in ALL if name != LOSS_GRADIENT),
+    "cooperative": tuple(name for name in ALL if not name.startswith(LOSS)),
+    "streamed": tuple(name for name in ALL if not name.startswith(LOSS)),
     "split": ALL,
     "peeled": ALL,
 }
-CHUNKED = ("split", *TELLING)
 MOST_COLUMNS = 2**31 - 2**18
 """Columns are counted in 32 bits, and a loop goes at most one tile beyond them."""
 MOST_CHUNKS = 65535
 """Blocks along the second dimension of a grid (CUDA C++ Programming Guide)."""
-BLOCKS_PER_SM = 2
-"""Blocks per multiprocessor of the cooperative variant: with fewer, less of the memory's bandwidth
-is used."""
+CACHED_BYTES_PER_THREAD = {1: 128, 2: 32}
+"""The bytes of one input that a thread can hold, in a block of as many threads as there can be, by
+the number of inputs. Compiled for sm_90 by Triton 3.6: 32 warps have 64 registers per thread, and
+128 bytes of a row in half precision take all of them where the exponentials are computed twice;
+more spills."""
 REGISTER_STEP, MOST_REGISTERS = 8, 255
 """Of a thread: they are given out in such steps (CUDA occupancy calculator)."""
 
@@ -182,14 +382,13 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     check(problem, variant)
     if problem.rows == 0 or problem.columns == 0:
         return LaunchPlan(variant or "cached", (), "nothing to compute")
-    wanted, instead_of = possible(problem, target, variant)
-    rule = _rule_for(problem, target, wanted)
-    choice = fit(problem, target, rule)
+    wanted, instead_of = possible(problem, target, variant or fastest(problem, target))
+    choice = choose(problem, target, wanted)
     table = BACKWARD_LAUNCHES if problem.operation in BACKWARD else FORWARD_LAUNCHES
     return LaunchPlan(
         variant=choice.variant,
         launches=table[choice.variant](problem, choice),
-        why=f"{choice.variant}, {choice.warps} warps, tiles of {choice.tile}: {rule.source}",
+        why=f"{choice.variant}, {choice.warps} warps, tiles of {choice.tile}: {choice.why}",
         workspace_bytes=workspace(problem, choice),
         instead_of=instead_of,
     )
@@ -225,67 +424,6 @@ def _check_variant(problem: Problem, variant: str) -> None:
     if problem.operation not in VARIANT_OPERATIONS[variant]:
         able = ", ".join(v for v, can in VARIANT_OPERATIONS.items() if problem.operation in can)
         raise PerfcliError(f"{variant} cannot do {problem.operation}: use one of {able}")
-
-
-def fit(problem: Problem, target: Target, rule: RowRule) -> Choice:
-    """Return the rule for this problem, on a device with these warps and limits."""
-    item = ITEM_BYTES[problem.dtype]
-    row = _padded_bytes(problem)
-    tile_bytes = rule.tile_bytes
-    if rule.variant == "cached":
-        tile_bytes = max(tile_bytes, row)
-    else:
-        tile_bytes = min(tile_bytes, max(row, 32 * 16))
-    threads = min(rule.warps * 32, max(tile_bytes // 16, 32))
-    tile = tile_bytes // item
-    held = min(rule.held, (problem.columns - vector(problem)) // tile)
-    return Choice(
-        variant="online" if rule.variant == "held" and held < 1 else rule.variant,
-        warps=max(1, threads // target.warp_size),
-        tile=tile,
-        rows=tile_bytes // row if rule.variant == "cached" else 1,
-        chunk=chunk(problem, target, rule, tile) if rule.variant in CHUNKED else 0,
-        programs=rule.blocks_per_sm * target.sm_count,
-        maxnreg=registers(target, rule, threads),
-        held=max(held, 0),
-        recompute=_recomputed(rule, problem, target),
-        keep=rule.keep,
-        drop=rule.drop,
-    )
-
-
-def registers(target: Target, rule: RowRule, threads: int) -> int | None:
-    """Return the registers of a thread, so that as many blocks of the rule's as are wanted fit on a
-    multiprocessor."""
-    if not rule.blocks_per_sm:
-        return None
-    share = target.registers_per_sm // (rule.blocks_per_sm * threads)
-    return min(share // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
-
-
-def _recomputed(rule: RowRule, problem: Problem, target: Target) -> str:
-    """Return how exponentials are computed twice: float32 is held as it came; what hides it from
-    the compiler is NVIDIA's assembly."""
-    if rule.recompute == "no" or problem.dtype == "float32":
-        return "no"
-    return rule.recompute if target.vendor == "nvidia" else "yes"
-
-
-def chunk(problem: Problem, target: Target, rule: RowRule, tile: int) -> int:
-    """Return elements of a chunk: the rule's, or more where a row would have too many of them; what
-    stays in registers, the rule's or less where there are few rows."""
-    if rule.variant == "streamed":
-        return tile * min(rule.chunk_tiles, -(-problem.columns // tile))
-    if rule.variant == "cooperative":
-        tiles = min(rule.chunk_tiles, -(-problem.columns // tile))
-        wanted = BLOCKS_PER_SM * target.sm_count
-        while tiles > 1 and problem.rows * -(-problem.columns // (tile * tiles)) < wanted:
-            tiles = -(-tiles // 2)
-        while tiles < rule.chunk_tiles and -(-problem.columns // (tile * tiles)) > MOST_PARTS:
-            tiles += 1
-        return tile * tiles
-    fewest = -(-problem.columns // (tile * MOST_CHUNKS))
-    return tile * max(min(rule.chunk_tiles, -(-problem.columns // tile)), fewest)
 
 
 def workspace(problem: Problem, choice: Choice) -> int:

@@ -18,10 +18,9 @@ pytestmark = pytest.mark.torch
 
 HALF, SINGLE = "bfloat16", "float32"
 LOOPED = ("three-pass", "online", "peeled", "split")
-NOT_STREAMED = (*LOOPED, "cached", "held", "cooperative")
+NOT_STREAMED = (*LOOPED, "cached", "tiled", "cooperative")
 FORWARD = (*NOT_STREAMED, "streamed")
-"""What is not aligned, or not of halves, is launched by streamed just as by cooperative."""
-BACKWARD = ("online", "peeled", "split", "cached")
+BACKWARD = ("online", "peeled", "split", "cached", "tiled", "streamed")
 Line = tuple[str, int, int, str, int | None, str | None, str, str]
 
 
@@ -41,18 +40,19 @@ def line(
 LINES: list[Line] = [
     *(line("softmax", 3, 760, HALF, v) for v in FORWARD),
     *(line("softmax", 2, 4097, "float16", v) for v in NOT_STREAMED),
-    *(line("log-softmax", 2, 17001, SINGLE, v) for v in (*LOOPED, "held")),
+    *(line("log-softmax", 2, 17001, SINGLE, v) for v in LOOPED),
     # 18 parts, the last not whole, the second row not aligned; each takes a while.
     line("log-softmax", 2, 9001, SINGLE, "cooperative"),
-    *(line("cross-entropy", 5, 1023, HALF, v) for v in (*LOOPED, "cached")),
+    *(line("cross-entropy", 5, 1023, HALF, v) for v in (*LOOPED, "cached", "tiled")),
     *(line("softmax", 4, 1128, HALF, v, "minus-infinity-masked") for v in FORWARD),
     *(line("log-softmax", 4, 1023, SINGLE, v, "nan") for v in NOT_STREAMED),
     *(line("softmax", 4, 4099, HALF, v, "infinite") for v in NOT_STREAMED),
-    *(line("cross-entropy", 4, 601, HALF, v, "infinite") for v in (*LOOPED, "cached")),
+    *(line("cross-entropy", 4, 601, HALF, v, "infinite") for v in (*LOOPED, "cached", "tiled")),
     *(line("cross-entropy", 4, 601, HALF, v, "minus-infinity-masked") for v in LOOPED),
     *(line("softmax", 4, 4096, SINGLE, v, "large", 4112) for v in NOT_STREAMED),
     *(line("softmax", 3, 4099, HALF, v, layout="misaligned") for v in NOT_STREAMED),
     line("softmax", 3, 4096, HALF, "streamed", layout="misaligned"),
+    line("log-softmax", 2, 9001, SINGLE, "streamed"),
     line("log-softmax", 2, 17000, "float16", "streamed", "minus-infinity-masked", 17008),
     line("softmax", 2, 50257),
     line("softmax", 1, 131072),
@@ -66,7 +66,7 @@ LINES: list[Line] = [
         for variant in BACKWARD
         for rows, columns, dtype in ((7, 192, HALF), (3, 1023, SINGLE), (2, 4097, "float16"))
     ),
-    *(line("cross-entropy-backward", 9, 4097, HALF, v) for v in BACKWARD if v != "cached"),
+    *(line("cross-entropy-backward", 9, 4097, HALF, v) for v in ("online", "peeled", "split")),
     *(line("softmax-backward", 3, 4099, HALF, v, layout="misaligned") for v in BACKWARD),
     line("cross-entropy-backward", 5, 4098, SINGLE, "split", "nan", 4100),
     line("softmax-backward", 2, 50257),

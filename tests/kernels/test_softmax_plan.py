@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfcli.errors import PerfcliError
@@ -27,7 +29,10 @@ def planned(family: KernelFamily, *problem: object, variant: str | None = None) 
         (32768, 512, "cached"),
         (32768, 16384, "cached"),
         (7, 1023, "cached"),  # rows too short to be peeled
-        (32768, 50257, "peeled"),
+        (32768, 5120, "tiled"),
+        (32768, 16381, "tiled"),
+        (16384, 32768, "online"),
+        (32768, 50257, "streamed"),
         (4, 65536, "split"),
         (4, 1048576, "split"),
         (64, 131072, "cooperative"),
@@ -55,14 +60,38 @@ def test_a_last_block_with_fewer_rows_is_masked(family: KernelFamily) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "vector", "lanes"), [("bfloat16", 8, 2048), ("float32", 4, 2048)]
+    ("dtype", "vector", "columns"), [("bfloat16", 8, 65536), ("float32", 4, 32768)]
 )
 def test_a_tile_has_the_same_bytes_in_every_dtype(
-    family: KernelFamily, dtype: str, vector: int, lanes: int
+    family: KernelFamily, dtype: str, vector: int, columns: int
 ) -> None:
-    (step,) = planned(family, "softmax", 32768, 50257, dtype, variant="peeled").launches
-    assert (step.constants["VECTOR"], step.constants["LANES"]) == (vector, lanes)
+    (step,) = planned(family, "softmax", 8192, columns, dtype, variant="online").launches
+    assert (step.constants["VECTOR"], step.constants["LANES"]) == (vector, 4096)
     assert step.constants["ITEM"] == 16 // vector
+
+
+@pytest.mark.parametrize(
+    ("columns", "threads", "tiles", "whole"),
+    [(5120, 128, 5, True), (7168, 128, 7, True), (14336, 256, 7, True), (5119, 128, 5, False)],
+)
+def test_rows_of_any_width_fill_their_tiles(
+    family: KernelFamily, columns: int, threads: int, tiles: int, whole: bool
+) -> None:
+    (step,) = planned(family, "softmax", 65536, columns).launches
+    found = (step.constants["LANES"], step.num_warps * 32, step.constants["TILES"])
+    assert found == (threads, threads, tiles)
+    assert step.constants["TAIL"] is step.constants["EDGE"] is not whole
+
+
+@pytest.mark.parametrize("operation", ["softmax", "log-softmax", "softmax-backward"])
+def test_the_plan_follows_the_device(family: KernelFamily, operation: str) -> None:
+    """Rows that L2 holds until they are read again are; those that it does not, are kept."""
+    problem = Problem(operation, 4096, 65536)
+    small = replace(H200, l2_bytes=H200.l2_bytes // 2)
+    assert family.plan(problem, H200, None).variant == "online"
+    assert family.plan(problem, small, None).variant == "streamed"
+    few = replace(H200, registers_per_sm=16384)
+    assert family.plan(Problem(operation, 4096, 14336), few, None).variant != "tiled"
 
 
 def test_split_has_a_block_per_chunk_and_counts_its_workspace(family: KernelFamily) -> None:
@@ -116,9 +145,10 @@ def test_nothing_is_launched_for_nothing(family: KernelFamily) -> None:
     [
         (Problem("softmin", 1, 1), None, "no operation 'softmin'"),
         (Problem("softmax", 1, 1, "float64"), None, "found float64: convert"),
-        (Problem("softmax", 1, 1), "tiled", "no variant 'tiled' of softmax; known: three-pass"),
+        (Problem("softmax", 1, 1), "woven", "no variant 'woven' of softmax; known: three-pass"),
         (Problem("softmax", 1, 1 << 20), "cached", "up to 65536 bfloat16 in registers"),
-        (Problem("softmax-backward", 1, 8), "held", "held cannot do softmax-backward: use one of"),
+        (Problem("cross-entropy", 1, 8), "streamed", "streamed cannot do cross-entropy: use one"),
+        (Problem("softmax", 1, 1 << 20), "tiled", "1048576 bfloat16 are too many"),
         (Problem("softmax", 2, 8, row_stride=4), None, "8 or more elements apart, found 4"),
         (Problem("cross-entropy", 2, 0), None, "one class or more"),
         (Problem("softmax", 1, 1 << 31), None, "reshape to more rows"),
