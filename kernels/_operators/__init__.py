@@ -17,11 +17,12 @@ import torch
 
 from perfcli.model import Target
 
-from . import calls, column_sum, cross_entropy, rmsnorm, softmax
+from . import calls, column_sum, cross_entropy, linear_cross_entropy, rmsnorm, softmax
 
 SCHEMAS = {
     **softmax.SCHEMAS,
     **cross_entropy.SCHEMAS,
+    **linear_cross_entropy.SCHEMAS,
     **rmsnorm.SCHEMAS,
     **column_sum.SCHEMAS,
 }

@@ -68,6 +68,16 @@ PAIRS: dict[str, tuple[Function, Function, Callable[[torch.dtype], Arguments]]] 
         )
         for how in ("mean", "sum", "none")
     },
+    **{
+        f"linear_cross_entropy, {how}": (
+            lambda x, w, t, how=how, s=s, c=c: OPS.linear_cross_entropy(x, w, t, how, -100, s, c),
+            lambda x, w, t, how=how, s=s, c=c: F.cross_entropy(
+                c * torch.tanh(x @ w.T / c) if c else x @ w.T, t, reduction=how, label_smoothing=s
+            ),
+            lambda dtype: (rows(7, 24, dtype=dtype), rows(33, 24, dtype=dtype), targets((7,), 5)),
+        )
+        for how, s, c in (("mean", 0.1, 4.0), ("none", 0.0, 0.0))
+    },
     "rms_norm": (
         lambda x, weight: OPS.rms_norm(x, weight, EPS),
         lambda x, weight: F.rms_norm(x, (x.shape[-1],), weight, EPS),
@@ -126,11 +136,9 @@ def gradcheck(name: str) -> str:
     """By differences in float32: ε and what is allowed are as wide as that needs."""
     ours, _, make = PAIRS[name]
     arguments = tuple(
-        a.detach().clone().requires_grad_(a.is_floating_point())
+        a.detach().clone().requires_grad_() if a.is_floating_point() else a[:5]
         for a in (x[..., :5, :] if x.dim() > 1 else x for x in make(torch.float32))
     )
-    if name.startswith("cross_entropy"):
-        arguments = (arguments[0], arguments[1][:5])
     good = torch.autograd.gradcheck(
         ours, arguments, eps=2e-2, atol=4e-3, rtol=2e-2, fast_mode=True, nondet_tol=0.0
     )
@@ -164,6 +172,14 @@ OPCHECKS: dict[str, Callable[[], tuple[Any, Sequence[Any]]]] = {
     "cross_entropy_backward": lambda: (
         OPS.cross_entropy_backward,
         [rows(1)[0], rows(4, 19), targets((4,), 19), rows(4), rows(1)[0]],
+    ),
+    "linear_cross_entropy_rows": lambda: (
+        OPS.linear_cross_entropy_rows,
+        [gradient(), rows(33, 19).requires_grad_(), targets((4,), 33), -100, 0.1, 2.0],
+    ),
+    "linear_cross_entropy_backward": lambda: (
+        OPS.linear_cross_entropy_backward,
+        [rows(4), rows(4, 19), rows(33, 19), targets((4,), 33), rows(4), -100, 0.0, 0.0],
     ),
     "rms_norm": lambda: (OPS.rms_norm, [gradient(), rows(19).requires_grad_(), 1e-5]),
     "rms_norm_backward": lambda: (
@@ -343,6 +359,9 @@ CHECKS: dict[str, Callable[[], str]] = {
     "one dtype": lambda: refused(lambda: OPS.rms_norm(rows(2, 9), rows(9).half(), EPS), "weight"),
     "targets fit": lambda: refused(
         lambda: OPS.cross_entropy(rows(2, 9), targets((3,), 9)), "expected int64 targets"
+    ),
+    "targets fit weights": lambda: refused(
+        lambda: OPS.linear_cross_entropy(rows(2, 9), rows(5, 8), targets((2,), 5)), "(classes, 9)"
     ),
     "known reductions": lambda: refused(
         lambda: OPS.cross_entropy(rows(2, 9), targets((2,), 9), "max"), "mean, sum, none"

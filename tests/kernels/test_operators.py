@@ -24,7 +24,15 @@ HOST = {
     "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
     "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
 }
-EVERY = ("softmax", "log_softmax", "cross_entropy", "rms_norm", "rms_norm_residual", "column_sum")
+EVERY = (
+    "softmax",
+    "log_softmax",
+    "cross_entropy",
+    "rms_norm",
+    "rms_norm_residual",
+    "column_sum",
+    "linear_cross_entropy",
+)
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
