@@ -23,9 +23,9 @@ INTERPRETED_AS = "h100"
 
 def register() -> Any:
     """Registers ``softmax``, ``log_softmax``, ``cross_entropy``, ``linear_cross_entropy``,
-    ``rms_norm``, ``rms_norm_residual`` and ``column_sum`` with torch, and gives
-    ``torch.ops.perfcli``. May be called again. Launches are planned for the first GPU that is
-    visible.
+    ``rms_norm``, ``rms_norm_residual``, ``layer_norm``, ``native_layer_norm``,
+    ``layer_norm_residual`` and ``column_sum`` with torch, and gives ``torch.ops.perfcli``. May be
+    called again. Launches are planned for the first GPU that is visible.
 
     Raises:
         PerfcliError: torch or triton is not installed.

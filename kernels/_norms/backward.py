@@ -1,176 +1,409 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-# ruff: noqa: ANN001 (arguments of kernels have no Python types)
-"""Computes the gradients of RMSNorm: fused, with the weight's gradient summed while rows pass, and
-unfused."""
+# mypy: disable-error-code="assignment, var-annotated, attr-defined"
+# ruff: noqa: ANN001, C901, RET505, RUF005 (arguments have no Python types; branches are constant)
+"""Computes the gradients of norms: in one pass by persistent programs, or in two launches.
+
+With n the normalised input and g = dy · w, all need two sums of each row. RMS norm, of which
+nothing is saved: Σ x² and Σ g · x. Layer norm, whose mean and 1 / deviation come from the forward
+pass: Σ g and Σ g · n. Then dx = (g − offset − n · slope) · scale, dw = Σ_rows dy · n and, for layer
+norm, db = Σ_rows dy.
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+from .exchange import await_words, pack, unpack
+from .rows import opaque
+
 
 @triton.jit
-def _row_gradient(x, g, squares, dot, eps, COLUMNS: tl.constexpr):
-    """Return the input's gradient of rows whose sums are known, and their scale; ``g`` is the
-    output's gradient times the weight. With x̂ = x · scale it is (g − x̂ · mean(g · x̂)) · scale:
-    no power of the scale is formed, which would leave fp32's range before the result does."""
-    scale = tl.rsqrt(squares / COLUMNS + eps)
-    mean = dot * scale / COLUMNS
-    return (g - x * scale * mean) * scale, scale
+def _normal(x, mean, scale, MEAN: tl.constexpr):
+    wide = x.to(tl.float32)
+    if MEAN:
+        return (wide - mean) * scale
+    else:
+        return wide * scale
 
 
-@triton.jit(do_not_specialize=["rows"])
-def backward_rows(
+@triton.jit
+def _pair(x, dy, weight, mean, rstd, MEAN: tl.constexpr):
+    """Return what an element adds to its row's two sums."""
+    wide = x.to(tl.float32)
+    g = dy.to(tl.float32) * weight.to(tl.float32)
+    if MEAN:
+        return g, g * ((wide - mean) * rstd)
+    else:
+        return wide * wide, g * wide
+
+
+@triton.jit
+def _terms(first, second, rstd, eps, COLUMNS: tl.constexpr, MEAN: tl.constexpr):
+    """Return scale, offset and slope of rows whose sums are known. No power of the scale is formed,
+    which would leave fp32's range before the result does."""
+    if MEAN:
+        return rstd, first / COLUMNS, second / COLUMNS
+    else:
+        scale = tl.rsqrt(first / COLUMNS + eps)
+        return scale, 0.0, second * scale / COLUMNS
+
+
+@triton.jit
+def _statistics(mean, rstd, row, present, MEAN: tl.constexpr):
+    """Return what the forward pass saved of these rows."""
+    if MEAN:
+        return tl.load(mean + row, mask=present, other=0.0), tl.load(
+            rstd + row, mask=present, other=0.0
+        )
+    else:
+        return 0.0, 0.0
+
+
+@triton.jit
+def _start(row, STRIDE: tl.constexpr, VECTOR: tl.constexpr, PEEL: tl.constexpr):
+    """Return the element where a row begins, or with ``PEEL`` the multiple of ``VECTOR`` at or
+    before it: visibly one, so that 16 bytes are loaded at a time."""
+    start = tl.cast(row, tl.int64) * STRIDE
+    if PEEL:
+        return start // VECTOR * VECTOR
+    else:
+        return start
+
+
+@triton.jit
+def _pair_of_part(
+    x, dy, weight, source, mean, rstd, part, lead, end, tiles,
+    COLUMNS: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr, MEAN: tl.constexpr,
+):  # fmt: skip
+    """Return the pair that the program of this part would have told, added in the same order."""
+    one = tl.zeros([1, TILE], tl.float32)
+    two = tl.zeros([1, TILE], tl.float32)
+    for tile in tl.range(tiles):
+        local = tile * TILE + tl.arange(0, TILE)[None, :]
+        lane = part * CHUNK + local
+        valid = (local < CHUNK) & (lane >= lead) & (lane < lead + COLUMNS)
+        first, second = _pair(
+            tl.load(x + source + lane, mask=valid, other=0.0),
+            tl.load(dy + source + lane, mask=valid, other=0.0),
+            tl.load(weight + lane - lead, mask=valid, other=0.0),
+            mean, rstd, MEAN,
+        )  # fmt: skip
+        one += first
+        two += second
+    return tl.sum(tl.sum(one, axis=1), axis=0), tl.sum(tl.sum(two, axis=1), axis=0)
+
+
+@triton.jit(do_not_specialize=["rows", "tiles"])
+def gradient_rows(
     x,
     dy,
     dsum,
     weight,
+    mean,
+    rstd,
     dx,
-    scale,
     partial,
+    words,
     rows,
+    tiles,
     eps,
     COLUMNS: tl.constexpr,
     STRIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    CHUNK: tl.constexpr,
+    PARTS: tl.constexpr,
+    PADDED: tl.constexpr,
+    TILE: tl.constexpr,
+    TILES: tl.constexpr,
     ROWS: tl.constexpr,
+    SPACING: tl.constexpr,
+    VECTOR: tl.constexpr,
+    PEEL: tl.constexpr,
     STAGES: tl.constexpr,
     RESIDUAL: tl.constexpr,
-    FUSED: tl.constexpr,
+    MEAN: tl.constexpr,
+    OPAQUE: tl.constexpr,
+    POLLS: tl.constexpr,
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """Compute gradients of ``ROWS`` whole rows at a time. ``FUSED``: a persistent program adds up
-    the weight's gradient over all of its rows and writes one partial sum; else each row's scale is
-    written for the kernel that sums columns."""
-    row = tl.arange(0, ROWS)[:, None]
-    column = tl.arange(0, BLOCK)[None, :]
-    w = tl.load(weight + column, mask=column < COLUMNS, other=0.0, eviction_policy="evict_last")
-    dw = tl.zeros([ROWS, BLOCK], tl.float32)
-    for tile in tl.range(
-        tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES
-    ):
-        first = tl.cast(tile, tl.int64) * ROWS
-        present = tile * ROWS + row < rows
-        inside = present & (column < COLUMNS)
-        source = first * STRIDE + (row * STRIDE + column)
-        target = first * COLUMNS + (row * COLUMNS + column)
-        x_half = tl.load(x + source, mask=inside, other=0.0, eviction_policy=READ)
-        dy_half = tl.load(dy + source, mask=inside, other=0.0, eviction_policy=READ)
-        wide, gradient = x_half.to(tl.float32), dy_half.to(tl.float32)
-        g = gradient * w.to(tl.float32)
-        squares = tl.sum(wide * wide, axis=1)[:, None]
-        dot = tl.sum(g * wide, axis=1)[:, None]
-        out, row_scale = _row_gradient(wide, g, squares, dot, eps, COLUMNS)
-        if FUSED:
-            dw += gradient * wide * tl.where(present, row_scale, 0.0)
-        else:
-            tl.store(scale + first + row, row_scale, mask=present)
-        if RESIDUAL:
-            more = tl.load(dsum + source, mask=inside, other=0.0, eviction_policy=READ)
-            out += more.to(tl.float32)
-        tl.store(dx + target, out.to(x_half.dtype), mask=inside, eviction_policy=WRITE)
-    if FUSED:
-        kept = tl.arange(0, BLOCK)
-        sums = tl.sum(dw, axis=0)
-        tl.store(partial + tl.program_id(0) * COLUMNS + kept, sums, mask=kept < COLUMNS)
+    """Compute all gradients in one pass: ``PARTS`` persistent programs per row, each with ``CHUNK``
+    columns in ``TILES`` tiles of ``ROWS`` rows, add up the weight's gradient over all of their rows
+    and write one partial sum.
+
+    ``PEEL``: rows start at any element. Lanes count from the multiple of ``VECTOR`` elements at or
+    before a row's start, so that all but its ends is read and written 16 bytes wide. ``SPACING``
+    rows later a row lies the same way: a program takes only rows that are as many apart, and the
+    lanes of its sums are the same columns in all of them. ``tiles`` is ``TILES``, as a number that
+    the compiler does not know.
+    """
+    group = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    groups = tl.num_programs(0) // PARTS
+    lead = 0
+    end = COLUMNS
+    if PEEL:
+        lead = (group % SPACING * STRIDE) % VECTOR
+        end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    SURE: tl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
+    offset = tl.arange(0, ROWS)[:, None]
+    weights = ()
+    sums = ()
+    for tile in tl.static_range(TILES):
+        local = tile * TILE + tl.arange(0, TILE)[None, :]
+        lane = part * CHUNK + local
+        valid = (local < CHUNK) & (lane >= lead) & (lane < lead + COLUMNS)
+        weights = weights + (tl.load(weight + lane - lead, mask=valid, other=0.0),)
+        sums = sums + (tl.zeros([ROWS, TILE], tl.float32),)
+    biases = sums if MEAN else ()
+    items = SPACING * tl.cdiv(tl.cdiv(rows, SPACING), ROWS)
+    for item in tl.range(group, items, groups, num_stages=STAGES):
+        first_row = item // SPACING * (SPACING * ROWS) + item % SPACING
+        row = first_row + offset * SPACING
+        present = row < rows
+        source = _start(first_row, STRIDE, VECTOR, PEEL)
+        target = _start(first_row, COLUMNS, VECTOR, PEEL)
+        mu, sigma = _statistics(mean, rstd, row, present, MEAN)
+        # One address for all tiles, which lie at constant distances from it.
+        lanes = part * CHUNK + tl.arange(0, TILE)[None, :]
+        at = source + offset * (SPACING * STRIDE) + lanes
+        to = dx + (target + offset * (SPACING * COLUMNS) + lanes)
+        xs = ()
+        dys = ()
+        more = ()
+        for tile in tl.static_range(TILES):
+            local = tile * TILE + tl.arange(0, TILE)[None, :]
+            lane = part * CHUNK + local
+            inside = present
+            if (tile + 1) * TILE > CHUNK:
+                inside = inside & (local < CHUNK)
+            if (tile + 1) * TILE > SURE:
+                inside = inside & (lane < end)
+            x_at, dy_at = x + at + tile * TILE, dy + at + tile * TILE
+            xs = xs + (tl.load(x_at, mask=inside, other=0.0, eviction_policy=READ),)
+            dys = dys + (tl.load(dy_at, mask=inside, other=0.0, eviction_policy=READ),)
+            if RESIDUAL:
+                dsum_at = dsum + at + tile * TILE
+                more = more + (tl.load(dsum_at, mask=inside, other=0.0, eviction_policy=READ),)
+        one = tl.zeros([ROWS, TILE], tl.float32)
+        two = tl.zeros([ROWS, TILE], tl.float32)
+        kept_x = ()
+        kept_dy = ()
+        for tile in tl.static_range(TILES):
+            lane = part * CHUNK + tile * TILE + tl.arange(0, TILE)[None, :]
+            x_tile = xs[tile]
+            dy_tile = dys[tile]
+            if PEEL:  # neighbours of the row came along with its ends
+                valid = lane >= lead
+                if (tile + 1) * TILE > SURE:
+                    valid = valid & (lane < lead + COLUMNS)
+                x_tile = tl.where(valid, x_tile, 0.0)
+                dy_tile = tl.where(valid, dy_tile, 0.0)
+            w = opaque(weights[tile], OPAQUE)  # not widened once for all rows
+            first, second = _pair(x_tile, dy_tile, w, mu, sigma, MEAN)
+            one += first
+            two += second
+            kept_x = kept_x + (x_tile,)
+            kept_dy = kept_dy + (dy_tile,)
+        first_sum = tl.sum(one, axis=1)[:, None]
+        second_sum = tl.sum(two, axis=1)[:, None]
+        if PARTS > 1:
+            told = words + tl.cast(first_row, tl.int64) * PARTS
+            mine = pack(tl.sum(tl.sum(one, axis=1), axis=0), tl.sum(tl.sum(two, axis=1), axis=0))
+            tl.atomic_xchg(told + part, mine, mask=first_row < rows, sem="relaxed")
+            seen, missing = await_words(told, tl.where(first_row < rows, PARTS, 0), PADDED, POLLS)
+            # Every warp polls for itself; a maximum over the block makes them agree.
+            everywhere = tl.arange(0, TILE) + PARTS > 0
+            if tl.max(tl.where(everywhere, missing, 0), axis=0) > 0:
+                other = tl.arange(0, PADDED)
+                seen = tl.zeros([PADDED], tl.int64)
+                for which in tl.range(PARTS):
+                    a, b = _pair_of_part(
+                        x, dy, weight, source, mu, sigma, which, lead, end, tiles,
+                        COLUMNS, CHUNK, TILE, MEAN,
+                    )  # fmt: skip
+                    seen = tl.where(other == which, pack(a, b), seen)
+            firsts, seconds = unpack(seen)
+            first_sum = tl.sum(firsts, axis=0)
+            second_sum = tl.sum(seconds, axis=0)
+        scale, shift, slope = _terms(first_sum, second_sum, sigma, eps, COLUMNS, MEAN)
+        new_sums = ()
+        new_biases = ()
+        for tile in tl.static_range(TILES):
+            local = tile * TILE + tl.arange(0, TILE)[None, :]
+            lane = part * CHUNK + local
+            x_tile = opaque(kept_x[tile], OPAQUE)
+            gradient = opaque(kept_dy[tile], OPAQUE).to(tl.float32)
+            normal = _normal(x_tile, mu, scale, MEAN)
+            new_sums = new_sums + (sums[tile] + tl.where(present, gradient * normal, 0.0),)
+            if MEAN:
+                new_biases = new_biases + (biases[tile] + gradient,)
+            w = opaque(weights[tile], OPAQUE).to(tl.float32)
+            out = (gradient * w - shift - normal * slope) * scale
+            if RESIDUAL:
+                out += more[tile].to(tl.float32)
+            out = out.to(x_tile.dtype)
+            inside = present
+            if (tile + 1) * TILE > CHUNK:
+                inside = inside & (local < CHUNK)
+            if PEEL:
+                begin = (lead + VECTOR - 1) // VECTOR * VECTOR
+                stop = (lead + COLUMNS) // VECTOR * VECTOR
+                whole = inside & (lane >= begin) & (lane < stop)
+                tl.store(to + tile * TILE, out, mask=whole, eviction_policy=WRITE)
+                valid = inside & (lane >= lead) & (lane < lead + COLUMNS)
+                if tile == 0 or (tile + 1) * TILE > SURE:
+                    ends = valid & ((lane < begin) | (lane >= stop))
+                    tl.store(to + tile * TILE, out, mask=ends)
+            else:
+                if (tile + 1) * TILE > SURE:
+                    inside = inside & (lane < COLUMNS)
+                tl.store(to + tile * TILE, out, mask=inside, eviction_policy=WRITE)
+        sums = new_sums
+        biases = new_biases
+    for tile in tl.static_range(TILES):
+        local = tile * TILE + tl.arange(0, TILE)
+        lane = part * CHUNK + local
+        valid = (local < CHUNK) & (lane >= lead) & (lane < lead + COLUMNS)
+        to = partial + tl.cast(group, tl.int64) * COLUMNS + lane - lead
+        tl.store(to, tl.sum(sums[tile], axis=0), mask=valid)
+        if MEAN:
+            to += tl.cast(groups, tl.int64) * COLUMNS
+            tl.store(to, tl.sum(biases[tile], axis=0), mask=valid)
 
 
-@triton.jit
-def backward_loop(
+@triton.jit(do_not_specialize=["rows"])
+def gradient_sums(
+    x,
+    dy,
+    weight,
+    mean,
+    rstd,
+    words,
+    rows,
+    COLUMNS: tl.constexpr,
+    STRIDE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    PARTS: tl.constexpr,
+    TILE: tl.constexpr,
+    MEAN: tl.constexpr,
+):
+    """Write the two sums of ``CHUNK`` columns of a row, as one word."""
+    row = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    source = tl.cast(row, tl.int64) * STRIDE
+    mu, sigma = _statistics(mean, rstd, row, row < rows, MEAN)
+    one = tl.zeros([TILE], tl.float32)
+    two = tl.zeros([TILE], tl.float32)
+    for start in tl.range(0, CHUNK, TILE):
+        local = start + tl.arange(0, TILE)
+        column = part * CHUNK + local
+        mask = (local < CHUNK) & (column < COLUMNS)
+        first, second = _pair(
+            tl.load(x + source + column, mask=mask, other=0.0, eviction_policy="evict_last"),
+            tl.load(dy + source + column, mask=mask, other=0.0, eviction_policy="evict_last"),
+            tl.load(weight + column, mask=mask, other=0.0, eviction_policy="evict_last"),
+            mu, sigma, MEAN,
+        )  # fmt: skip
+        one += first
+        two += second
+    word = pack(tl.sum(one, axis=0), tl.sum(two, axis=0))
+    tl.store(words + tl.cast(row, tl.int64) * PARTS + part, word)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def gradient_columns(
     x,
     dy,
     dsum,
     weight,
+    mean,
+    rstd,
     dx,
-    scale,
+    dw,
+    db,
+    partial,
+    words,
+    rows,
     eps,
     COLUMNS: tl.constexpr,
     STRIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    RESIDUAL: tl.constexpr,
-):
-    """Compute the input's gradient of rows too long for registers: read twice, in a loop."""
-    row = tl.program_id(0)
-    source = tl.cast(row, tl.int64) * STRIDE
-    target = tl.cast(row, tl.int64) * COLUMNS
-    squares = tl.zeros([BLOCK], tl.float32)
-    dots = tl.zeros([BLOCK], tl.float32)
-    for start in tl.range(0, COLUMNS, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        mask = column < COLUMNS
-        wide = tl.load(x + source + column, mask=mask, other=0.0).to(tl.float32)
-        gradient = tl.load(dy + source + column, mask=mask, other=0.0).to(tl.float32)
-        w = tl.load(weight + column, mask=mask, other=0.0, eviction_policy="evict_last")
-        squares += wide * wide
-        dots += gradient * w.to(tl.float32) * wide
-    squares_sum, dot = tl.sum(squares, axis=0), tl.sum(dots, axis=0)
-    for start in tl.range(0, COLUMNS, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        mask = column < COLUMNS
-        x_half = tl.load(x + source + column, mask=mask, other=0.0, eviction_policy="evict_first")
-        gradient = tl.load(
-            dy + source + column, mask=mask, other=0.0, eviction_policy="evict_first"
-        )
-        w = tl.load(weight + column, mask=mask, other=0.0, eviction_policy="evict_last")
-        g = gradient.to(tl.float32) * w.to(tl.float32)
-        out, _ = _row_gradient(x_half.to(tl.float32), g, squares_sum, dot, eps, COLUMNS)
-        if RESIDUAL:
-            out += tl.load(dsum + source + column, mask=mask, other=0.0).to(tl.float32)
-        tl.store(dx + target + column, out.to(x_half.dtype), mask=mask)
-    tl.store(scale + row, tl.rsqrt(squares_sum / COLUMNS + eps))
-
-
-@triton.jit(do_not_specialize=["rows"])
-def weight_gradient(
-    x,
-    dy,
-    scale,
-    partial,
-    rows,
-    COLUMNS: tl.constexpr,
-    STRIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    PARTS: tl.constexpr,
+    PADDED: tl.constexpr,
+    TILE: tl.constexpr,
     ROWS: tl.constexpr,
     STAGES: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    MEAN: tl.constexpr,
+    FINAL: tl.constexpr,
 ):
-    """Compute ``partial[split, column]``: output gradient times normalised input, added over the
-    rows ``split``, ``split + number of splits``, … in tiles of ``ROWS``."""
+    """Compute ``TILE`` columns of all gradients from the words of ``gradient_sums``: of all rows
+    with ``FINAL``, else of one split of them, in tiles of ``ROWS``."""
     split, splits = tl.program_id(1), tl.num_programs(1)
-    row = tl.arange(0, ROWS)[:, None]
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    sums = tl.zeros([ROWS, BLOCK], tl.float32)
+    column = tl.program_id(0) * TILE + tl.arange(0, TILE)[None, :]
+    which = tl.arange(0, PADDED)[None, :]
+    w = tl.load(weight + column, mask=column < COLUMNS, other=0.0)
+    dws = tl.zeros([ROWS, TILE], tl.float32)
+    dbs = tl.zeros([ROWS, TILE], tl.float32)
     for tile in tl.range(split, tl.cdiv(rows, ROWS), splits, num_stages=STAGES):
-        first = tl.cast(tile, tl.int64) * ROWS
-        present = tile * ROWS + row < rows
+        row = tl.cast(tile, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+        present = row < rows
         inside = present & (column < COLUMNS)
-        wide = tl.load(x + first * STRIDE + (row * STRIDE + column), mask=inside, other=0.0).to(
-            tl.float32
-        )
-        gradient = tl.load(
-            dy + first * STRIDE + (row * STRIDE + column), mask=inside, other=0.0
-        ).to(tl.float32)
-        sums += gradient * wide * tl.load(scale + first + row, mask=present, other=0.0)
-    kept = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(partial + split * COLUMNS + kept, tl.sum(sums, axis=0), mask=kept < COLUMNS)
+        x_tile = tl.load(x + row * STRIDE + column, mask=inside, other=0.0)
+        dy_tile = tl.load(dy + row * STRIDE + column, mask=inside, other=0.0)
+        mu, sigma = _statistics(mean, rstd, row, present, MEAN)
+        told = tl.load(words + row * PARTS + which, mask=present & (which < PARTS), other=0)
+        firsts, seconds = unpack(told)
+        scale, shift, slope = _terms(
+            tl.sum(firsts, axis=1)[:, None], tl.sum(seconds, axis=1)[:, None], sigma, eps,
+            COLUMNS, MEAN,
+        )  # fmt: skip
+        gradient = dy_tile.to(tl.float32)
+        normal = _normal(x_tile, mu, scale, MEAN)
+        dws += tl.where(present, gradient * normal, 0.0)
+        if MEAN:
+            dbs += gradient
+        out = (gradient * w.to(tl.float32) - shift - normal * slope) * scale
+        if RESIDUAL:
+            out += tl.load(dsum + row * STRIDE + column, mask=inside, other=0.0).to(tl.float32)
+        tl.store(dx + row * COLUMNS + column, out.to(x_tile.dtype), mask=inside)
+    kept = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    if FINAL:
+        tl.store(dw + kept, tl.sum(dws, axis=0).to(dw.dtype.element_ty), mask=kept < COLUMNS)
+        if MEAN:
+            tl.store(db + kept, tl.sum(dbs, axis=0).to(db.dtype.element_ty), mask=kept < COLUMNS)
+    else:
+        to = partial + tl.cast(split, tl.int64) * COLUMNS + kept
+        tl.store(to, tl.sum(dws, axis=0), mask=kept < COLUMNS)
+        if MEAN:
+            to += tl.cast(splits, tl.int64) * COLUMNS
+            tl.store(to, tl.sum(dbs, axis=0), mask=kept < COLUMNS)
 
 
 @triton.jit(do_not_specialize=["count"])
 def sum_partials(
     partial,
     dw,
+    db,
     count,
     COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
+    MEAN: tl.constexpr,
 ):
-    """Add ``count`` partial sums of the weight's gradient in a fixed order."""
+    """Add ``count`` partial sums of the weight's gradient in a fixed order; of the bias's, which
+    lie behind them, in the grid's second row."""
+    of_bias = tl.program_id(1)
     row = tl.arange(0, ROWS)[:, None]
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    source = partial + tl.cast(of_bias, tl.int64) * count * COLUMNS
     sums = tl.zeros([ROWS, BLOCK], tl.float32)
     for first in tl.range(0, count, ROWS):
         inside = (first + row < count) & (column < COLUMNS)
-        sums += tl.load(partial + (first + row) * COLUMNS + column, mask=inside, other=0.0)
+        at = tl.cast(first + row, tl.int64) * COLUMNS + column
+        sums += tl.load(source + at, mask=inside, other=0.0)
     kept = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     out = tl.sum(sums, axis=0).to(dw.dtype.element_ty)
-    tl.store(dw + kept, out, mask=kept < COLUMNS)
+    if MEAN:
+        tl.store(db + kept, out, mask=(kept < COLUMNS) & (of_bias == 1))
+    tl.store(dw + kept, out, mask=(kept < COLUMNS) & (of_bias == 0))

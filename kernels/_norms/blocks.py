@@ -125,7 +125,7 @@ def _misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> st
     most = min(255, target.registers_per_sm // blocks.threads)
     if (needed := _registers(problem, blocks)) > most:
         return f"about {needed} registers per thread, and {target.name} has {most} for that block"
-    if blocks.variant not in ("full-tile", "tma", "fused"):
+    if blocks.variant not in ("full-tile", "tma"):
         return ""
     needed, most = _shared_bytes(problem, blocks, inputs), target.shared_bytes_per_block_optin
     if needed > most - 1024:  # sums between warps, barriers
@@ -182,7 +182,7 @@ def _weight_width(problem: Problem) -> int:
 
 _SPECIAL = {
     "eps": "fp32",
-    **dict.fromkeys(("rows", "count", "tiles"), "i32"),
+    **dict.fromkeys(("rows", "count", "word_count", "tiles"), "i32"),
     **dict.fromkeys(("partial", "mean", "rstd"), "*fp32"),
     "words": "*i64",
 }

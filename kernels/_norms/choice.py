@@ -11,7 +11,6 @@ from .blocks import (
     TILED,
     Blocks,
     _chunk_columns,
-    _misfit,
     _peels,
     _power_of_two,
     has_mean,
@@ -83,16 +82,6 @@ LONG = _Entry(
 FEW = _Entry(32 * KIB, Blocks("cooperative", threads=256), "64 × 131072: 71.7 %")
 """The entry for few rows."""
 LEAST_PART_BYTES = 16 * KIB
-
-FUSED: tuple[_Entry, ...] = (
-    _Entry(
-        2 * KIB, Blocks("fused", threads=64, rows=2, per_sm=4, stages=3), "32768 × 1024: 97.5 %"
-    ),
-    _Entry(4 * KIB, Blocks("fused", threads=64, per_sm=4, stages=3), "32768 × 2048: 93.4 %"),
-    _Entry(8 * KIB, Blocks("fused", threads=128, per_sm=2, stages=3), "32768 × 4096: 95.7 %"),
-    _Entry(16 * KIB, Blocks("fused", threads=256, per_sm=1, stages=3), "32768 × 8192: 95.8 %"),
-)
-
 
 BLOCKS_PER_SM = 2
 """Fewer blocks than this per multiprocessor leave some of its bandwidth unused."""
@@ -202,25 +191,3 @@ def _split_parts(problem: Problem, target: Target) -> int:
     wanted = -(-8 * target.sm_count // max(problem.rows, 1))
     most = max(1, -(-row_bytes(problem) // (4 * KIB)))
     return max(min(2, most), min(wanted, most, MOST_PARTS))
-
-
-def _fused_choice(problem: Problem, target: Target, inputs: int) -> tuple[Blocks, str] | None:
-    """Return the table's blocks, with fewer stages where shared memory is smaller, or None where
-    the row and its weight gradient do not fit."""
-    found = _entry(FUSED, problem)
-    if found is None:
-        return None
-    blocks = _fit(problem, found.blocks)
-    while _misfit(problem, target, blocks, inputs) and blocks.stages > 1:
-        blocks = replace(blocks, stages=blocks.stages - 1)
-    if _misfit(problem, target, blocks, inputs):
-        return None
-    return blocks, _describe_entry(found)
-
-
-def _unfused_choice(problem: Problem) -> Blocks:
-    """Choose whole rows while they fit, then a loop."""
-    found = _entry(FORWARD, problem)
-    if found and found.blocks.variant == "full-tile":
-        return _fit(problem, replace(found.blocks, variant="unfused"))
-    return Blocks("unfused", threads=512, tile=512 * vector(problem))

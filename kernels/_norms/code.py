@@ -26,34 +26,34 @@ def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan)
     steps = {step.function: step for step in plan.launches}
     named = {name for step in plan.launches for name in step.arguments}
     buffers: dict[str, Any] = {}
-    if "tiled" in steps:
-        buffers["tiles"] = steps["tiled"].constants["TILES"]
+    for step in plan.launches:
+        if "tiles" in step.arguments:
+            buffers["tiles"] = step.constants["TILES"]
     if "shift_weights" in steps:
         copies, width = steps["shift_weights"].grid[1], steps["shift_weights"].constants["WIDTH"]
         for name in ("weight", "bias") if has_mean(problem) else ("weight",):
             plain = "unshifted" if name == "weight" else "unshifted_bias"
             buffers |= {plain: tensors[name], name: x.new_empty((copies, width))}
-    if parts := _partial_rows(problem, plan):
-        buffers["count"] = parts
-        width = problem.columns if is_backward(problem) else 1
-        buffers["partial"] = torch.empty((parts, width), dtype=torch.float32, device=x.device)
+    parts = max((int(step.constants.get("PARTS") or 1) for step in plan.launches), default=1)
     if "words" in named:
-        parts = max(int(step.constants.get("PARTS") or 0) for step in plan.launches)
         words = torch.empty(problem.rows * parts, dtype=torch.int64, device=x.device)
-        buffers |= {"words": words, "count": words.numel()}
-    if "scale" in named:
-        buffers["scale"] = torch.empty(problem.rows, dtype=torch.float32, device=x.device)
+        buffers |= {"words": words, "word_count": words.numel()}
+    if "partial" in named:
+        buffers["count"] = _partial_sums(plan)
+        size = problem.rows * parts
+        if is_backward(problem):
+            size = buffers["count"] * problem.columns * (2 if has_mean(problem) else 1)
+        buffers["partial"] = torch.empty(size, dtype=torch.float32, device=x.device)
     return buffers
 
 
-def _partial_rows(problem: Problem, plan: LaunchPlan) -> int:
-    """Return partial sums: per row and part of it going forward, of the weight's gradient
-    backward."""
+def _partial_sums(plan: LaunchPlan) -> int:
+    """Return how many sums of the weight's gradient there are to add."""
     for step in plan.launches:
-        if "PARTS" in step.constants and "partial" in step.arguments:
-            return problem.rows * int(step.constants["PARTS"] or 1)
-        if "partial" in step.arguments and is_backward(problem):
-            return step.grid[1] if step.function == "weight_gradient" else step.grid[0]
+        if step.function == "gradient_rows":
+            return step.grid[0] // int(step.constants["PARTS"] or 1)
+        if step.function == "gradient_columns":
+            return step.grid[1]
     return 0
 
 
@@ -156,7 +156,7 @@ def _statistics(problem: Problem, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Compute the outputs in float64, gradients by the formula of the derivative, not by
-    autograd. Layer norm's statistics are computed again from ``x``, not taken as they are given."""
+    autograd. Layer norm's backward takes its statistics as they are given, where they are."""
     wide = {name: tensor.double() for name, tensor in tensors.items()}
     x, weight = wide["x"], wide["weight"]
     outputs = {}
@@ -164,6 +164,8 @@ def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tens
         x = outputs["sum"] = x + wide["residual"]
     mean = x.mean(dim=1, keepdim=True) if has_mean(problem) else torch.zeros_like(x[:, :1])
     scale = ((x - mean).square().mean(dim=1, keepdim=True) + _epsilon(problem)).rsqrt()
+    if "mean" in wide:
+        mean, scale = wide["mean"][:, None], wide["rstd"][:, None]
     normal = (x - mean) * scale
     if not is_backward(problem):
         if has_mean(problem):

@@ -32,22 +32,22 @@ def unpack(words):
 
 
 @triton.jit
-def await_words(words, PARTS: tl.constexpr, PADDED: tl.constexpr, POLLS: tl.constexpr):
-    """Return the row's words, and whether this warp gave up on one of them."""
+def await_words(words, parts, PADDED: tl.constexpr, POLLS: tl.constexpr):
+    """Return the words of a row's programs, and whether this warp gave up on one of them."""
     other = tl.arange(0, PADDED)
-    seen = tl.load(words + other, mask=other < PARTS, other=0, volatile=True)
+    seen = tl.load(words + other, mask=other < parts, other=0, volatile=True)
     missing = tl.max((seen == MISSING).to(tl.int32), axis=0)
     if missing > 0:  # not a loop at once: Triton pipelines no loop that has another one directly
         polls = 0
         while (missing > 0) & (polls < POLLS):
-            seen = tl.load(words + other, mask=other < PARTS, other=0, volatile=True)
+            seen = tl.load(words + other, mask=other < parts, other=0, volatile=True)
             missing = tl.max((seen == MISSING).to(tl.int32), axis=0)
             polls += 1
     return seen, missing
 
 
-@triton.jit(do_not_specialize=["count"])
-def mark_missing(words, count, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["word_count"])
+def mark_missing(words, word_count, BLOCK: tl.constexpr):
     """Write that nobody has told anything yet."""
     word = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(words + word, tl.full([BLOCK], MISSING, tl.int64), mask=word < count)
+    tl.store(words + word, tl.full([BLOCK], MISSING, tl.int64), mask=word < word_count)

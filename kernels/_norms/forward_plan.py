@@ -120,7 +120,7 @@ def mark_missing(problem: Problem, target: Target, parts: int) -> KernelLaunch:
     words = problem.rows * parts
     return step(
         problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
-        "words count", BLOCK=1024,
+        "words word_count", BLOCK=1024,
     )  # fmt: skip
 
 

@@ -17,13 +17,14 @@ import torch
 
 from perfcli.model import Target
 
-from . import calls, column_sum, cross_entropy, linear_cross_entropy, rmsnorm, softmax
+from . import calls, column_sum, cross_entropy, layernorm, linear_cross_entropy, rmsnorm, softmax
 
 SCHEMAS = {
     **softmax.SCHEMAS,
     **cross_entropy.SCHEMAS,
     **linear_cross_entropy.SCHEMAS,
     **rmsnorm.SCHEMAS,
+    **layernorm.SCHEMAS,
     **column_sum.SCHEMAS,
 }
 """Every operator that is meant to be called, without its namespace."""

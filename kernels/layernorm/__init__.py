@@ -115,8 +115,14 @@ FAMILY = KernelFamily(
             "peeled", "register-tiled for rows that start anywhere: 16-byte loads between", FORWARD
         ),
         KernelVariant(
-            "cooperative", "a row over several blocks that exchange their sums, read once", FORWARD
+            "cooperative",
+            "a row over several blocks that exchange their sums, read once",
+            (*FORWARD, *BACKWARD),
         ),
+        KernelVariant(
+            "fused", "dx and dw in one persistent pass; partial sums added afterwards", BACKWARD
+        ),
+        KernelVariant("split", "a row over many blocks, in two launches", BACKWARD),
     ),
     plan=partial(plan, "layernorm"),
     moved_bytes=_moved_bytes,

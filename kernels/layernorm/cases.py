@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perfcli.model import Case, Problem
 
-from ..rmsnorm.cases import DATA, ROWS_AND_COLUMNS
+from ..rmsnorm.cases import BACKWARD, BACKWARD_SIZES, DATA, ROWS_AND_COLUMNS
 
 FORWARD = ("full-tile", "register-tiled", "cooperative")
 
@@ -58,7 +58,30 @@ def _forward() -> list[Case]:
     return cases
 
 
-CASES: tuple[Case, ...] = tuple(_forward())
+def _backward() -> list[Case]:
+    cases = [
+        Case(Problem(operation, rows, columns, dtype), variant)
+        for operation in ("layernorm-backward", "layernorm-residual-backward")
+        for variant in BACKWARD
+        for rows, columns, dtype in BACKWARD_SIZES
+    ]
+    cases += [
+        Case(Problem("layernorm-backward", rows, columns))
+        for rows, columns in ((8192, 192), (3, 50257), (0, 64), (7, 0), (7, 1), (300, 2880))
+    ]
+    cases += [
+        Case(Problem("layernorm-backward", 8, 760, "float32"), variant, data)
+        for variant in BACKWARD[::2]
+        for data in DATA
+    ]
+    return cases + [
+        Case(Problem("layernorm-backward", 7, 1128), variant, layout=layout)
+        for variant in BACKWARD
+        for layout in ("padded-rows", "misaligned")
+    ]
+
+
+CASES: tuple[Case, ...] = (*_forward(), *_backward())
 
 BENCHMARKS: tuple[Problem, ...] = (
     *(Problem("layernorm", 32768, 512 << i) for i in range(6)),
@@ -67,4 +90,7 @@ BENCHMARKS: tuple[Problem, ...] = (
     Problem("layernorm", 4096, 131072),
     Problem("layernorm", 4096, 50257),
     Problem("layernorm-residual", 16384, 7168),
+    *(Problem("layernorm-backward", 32768, columns) for columns in (1024, 2880, 4096, 8192)),
+    Problem("layernorm-backward", 16384, 14336),
+    Problem("layernorm-backward", 1024, 128256),
 )

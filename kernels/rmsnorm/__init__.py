@@ -129,14 +129,15 @@ FAMILY = KernelFamily(
             "peeled", "register-tiled for rows that start anywhere: 16-byte loads between", FORWARD
         ),
         KernelVariant("tma", "rows that TMA fetches into shared memory ahead of time", FORWARD),
-        KernelVariant("split", "a row over many blocks, in two launches", FORWARD),
         KernelVariant(
-            "cooperative", "a row over several blocks that exchange their sums, read once", FORWARD
+            "cooperative",
+            "a row over several blocks that exchange their sums, read once",
+            (*FORWARD, *BACKWARD),
         ),
         KernelVariant(
             "fused", "dx and dw in one persistent pass; partial sums added afterwards", BACKWARD
         ),
-        KernelVariant("unfused", "dx by rows, then dw by columns, which reads all again", BACKWARD),
+        KernelVariant("split", "a row over many blocks, in two launches", (*FORWARD, *BACKWARD)),
     ),
     plan=partial(plan, "rmsnorm"),
     moved_bytes=_moved_bytes,

@@ -9,6 +9,14 @@ from __future__ import annotations
 from perfcli.model import Case, Data, Problem
 
 FORWARD = ("two-read", "full-tile", "register-tiled", "cooperative", "split")
+BACKWARD = ("fused", "cooperative", "split")
+BACKWARD_SIZES = (
+    (1, 1192, "bfloat16"),
+    (199, 2760, "float32"),
+    (263, 1023, "bfloat16"),
+    (264, 1128, "float16"),
+    (37, 4097, "bfloat16"),
+)
 ROWS_AND_COLUMNS = (
     (1, 192),
     (7, 760),
@@ -84,14 +92,8 @@ def _backward() -> list[Case]:
     cases = [
         Case(Problem(operation, rows, columns, dtype), variant)
         for operation in ("rmsnorm-backward", "rmsnorm-residual-backward")
-        for variant in ("fused", "unfused")
-        for rows, columns, dtype in (
-            (1, 192, "bfloat16"),
-            (199, 760, "float32"),
-            (263, 1023, "bfloat16"),
-            (264, 1128, "float16"),
-            (37, 4097, "bfloat16"),
-        )
+        for variant in BACKWARD
+        for rows, columns, dtype in BACKWARD_SIZES
     ]
     cases += [
         Case(Problem("rmsnorm-backward", rows, columns))
@@ -109,7 +111,7 @@ def _special() -> list[Case]:
     ]
     backward = [
         Case(Problem("rmsnorm-backward", 8, 760, "float32"), variant, data)
-        for variant in ("fused", "unfused")
+        for variant in BACKWARD
         for data in DATA
     ]
     layouts = [
@@ -117,8 +119,7 @@ def _special() -> list[Case]:
         for operation, variant in (
             *(("rmsnorm", v) for v in (*FORWARD, None)),
             ("rmsnorm-residual", None),
-            ("rmsnorm-backward", "fused"),
-            ("rmsnorm-backward", "unfused"),
+            *(("rmsnorm-backward", v) for v in BACKWARD),
         )
         for layout in ("padded-rows", "misaligned")
     ]
@@ -145,4 +146,8 @@ BENCHMARKS: tuple[Problem, ...] = (
     Problem("rmsnorm-residual", 32768, 2048),
     Problem("rmsnorm-residual", 32768, 8192),
     *(Problem("rmsnorm-backward", 32768, 1024 << i) for i in range(4)),
+    Problem("rmsnorm-backward", 16384, 14336),
+    Problem("rmsnorm-backward", 4096, 50257),
+    Problem("rmsnorm-backward", 1024, 128256),
+    Problem("rmsnorm-backward", 16, 7168),
 )

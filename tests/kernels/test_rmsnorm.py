@@ -33,13 +33,14 @@ LINES: list[Line] = [
     *(
         (operation, rows, columns, dtype, None, variant, "normal")
         for operation in ("rmsnorm-backward", "rmsnorm-residual-backward")
-        for variant in ("fused", "unfused")
-        for rows, columns, dtype in ((37, 192, HALF), (7, 1023, SINGLE), (3, 4097, "float16"))
+        for variant in ("fused", "cooperative", "split")
+        for rows, columns, dtype in ((9, 1192, HALF), (3, 1023, SINGLE))
     ),
     ("rmsnorm-backward", 2, 8200, HALF, None, None, "normal"),
     ("rmsnorm-backward", 0, 192, HALF, None, None, "normal"),
-    ("rmsnorm-backward", 8, 192, SINGLE, 208, "fused", "infinite"),
-    ("rmsnorm-backward", 8, 192, SINGLE, 208, "unfused", "nan"),
+    ("rmsnorm-backward", 3, 1, HALF, None, None, "normal"),
+    *(("rmsnorm-backward", 8, 600, SINGLE, 608, v, "infinite") for v in ("fused", "split")),
+    *(("rmsnorm-backward", 19, 603, HALF, 611, v, "nan") for v in ("fused", "split")),
 ]
 
 

@@ -63,7 +63,7 @@ def test_blocks_cover_the_problem(case: object) -> None:
     problem = case.problem
     for step in FAMILY.plan(problem, H200, case.variant).launches:
         programs = step.grid[0]
-        if step.function in ("full_tile", "tma_rows", "backward_rows"):
+        if step.function in ("full_tile", "tma_rows"):
             assert number(step, "BLOCK") >= problem.columns
             persistent = programs % H200.sm_count == 0
             assert programs * number(step, "ROWS") >= problem.rows or persistent
@@ -76,8 +76,17 @@ def test_blocks_cover_the_problem(case: object) -> None:
             assert number(step, "CHUNK") * number(step, "PARTS") >= problem.columns
             assert number(step, "CHUNK") % number(step, "BLOCK") == 0
             assert programs == problem.rows * number(step, "PARTS")
-        elif step.function == "weight_gradient":
-            assert programs * number(step, "BLOCK") >= problem.columns
+        elif step.function == "gradient_rows":
+            parts, chunk = number(step, "PARTS"), number(step, "CHUNK")
+            assert chunk * parts >= problem.columns
+            assert number(step, "TILE") * number(step, "TILES") >= chunk
+            groups = programs // parts
+            assert programs == groups * parts <= H200.sm_count * 8
+            # A program's rows lie alike: it takes every so many of them, or only one tile.
+            one_each = groups * number(step, "ROWS") >= problem.rows
+            assert groups % number(step, "SPACING") == 0 or one_each
+        elif step.function == "gradient_columns":
+            assert programs * number(step, "TILE") >= problem.columns
 
 
 @pytest.mark.parametrize("case", FAMILY.cases, ids=str)
@@ -121,14 +130,14 @@ def test_few_long_rows_are_shared_by_many_blocks() -> None:
         (Problem("rmsnorm", 7, 64, "int8"), None, "h200", "dtype 'int8'"),
         (Problem("layernorm", 7, 64), None, "h200", "no operation 'layernorm'"),
         (Problem("rmsnorm", 7, 64), "fused", "h200", "no variant 'fused' of rmsnorm"),
-        (Problem("rmsnorm-backward", 7, 64), "split", "h200", "no variant 'split'"),
+        (Problem("rmsnorm-backward", 7, 64), "tma", "h200", "no variant 'tma'"),
         (Problem("rmsnorm", 7, 64, row_stride=32), None, "h200", "overlap"),
         (Problem("rmsnorm", -1, 64), None, "h200", "zero or more"),
         (Problem("rmsnorm", 7, 50257), "tma", "h200", "multiples of 16 bytes, these are 100514"),
         (Problem("rmsnorm", 7, 1024), "tma", "a100", "capability 9.0 or more"),
         (Problem("rmsnorm", 7, 1 << 20), "full-tile", "h200", "registers per thread"),
         (Problem("rmsnorm", 7, 1 << 20), "register-tiled", "h200", "registers per thread"),
-        (Problem("rmsnorm-backward", 7, 1 << 20), "fused", "h200", "use unfused"),
+        (Problem("rmsnorm-backward", 7, 1 << 20), "fused", "h200", "leave the variant to"),
     ],
 )
 def test_what_cannot_be_done_is_refused(
@@ -144,9 +153,31 @@ def test_nothing_is_launched_for_nothing() -> None:
         assert plan(Problem("rmsnorm-backward", rows, columns)).launches == ()
 
 
-def test_a_long_backward_row_is_looped() -> None:
-    functions = [s.function for s in plan(Problem("rmsnorm-backward", 7, 50257)).launches]
-    assert functions == ["backward_loop", "weight_gradient", "sum_partials"]
+def test_few_backward_rows_are_cut_into_columns() -> None:
+    """One launch for the rows' sums, one that adds up the weight's gradient of all 16 rows."""
+    first, second = plan(Problem("rmsnorm-backward", 16, 7168)).launches
+    assert (first.function, second.function) == ("gradient_sums", "gradient_columns")
+    assert first.grid[0] > H200.sm_count
+    assert second.grid == (112, 1, 1)
+    assert second.constants["FINAL"] is True
+
+
+@pytest.mark.parametrize("columns", [2880, 5120, 7168, 12288, 14336, 28672, 32000, 128256, 201088])
+def test_backward_rows_that_are_no_power_of_two_waste_little(columns: int) -> None:
+    made = plan(Problem("rmsnorm-backward", (1 << 27) // columns, columns))
+    (step,) = (s for s in made.launches if s.function == "gradient_rows")
+    lanes = number(step, "TILE") * number(step, "TILES") * number(step, "PARTS")
+    assert columns <= lanes <= 1.15 * columns
+    assert made.variant == ("fused" if number(step, "PARTS") == 1 else "cooperative")
+
+
+def test_programs_of_a_backward_row_are_all_resident() -> None:
+    problem = Problem("rmsnorm-backward", 1024, 131072)
+    step = plan(problem, "cooperative").launches[1]
+    assert step.maxnreg is not None
+    threads = step.num_warps * 32
+    resident = H200.registers_per_sm // (threads * step.maxnreg)
+    assert step.grid[0] <= resident * H200.sm_count
 
 
 def test_workspace_of_a_fused_backward_is_its_partial_sums() -> None:

@@ -1,0 +1,90 @@
+"""LayerNorm through Triton's interpreter, against float64; the whole boundary set is for
+``perfcli kernels check layernorm``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from perfcli.loading import registry
+from perfcli.machine import targets
+from perfcli.model import Problem
+
+FAMILY = registry.family("layernorm")
+HALF, SINGLE = "bfloat16", "float32"
+Line = tuple[str, int, int, str, int | None, str | None, str]
+
+LINES: list[Line] = [
+    ("layernorm", 2, 760, HALF, None, "register-tiled", "normal"),
+    *(("layernorm", 2, 601, SINGLE, 609, v, "large") for v in ("full-tile", "cooperative")),
+    *(("layernorm", 4, 601, HALF, None, v, "infinite") for v in ("peeled", "cooperative")),
+    ("layernorm", 4, 601, HALF, None, None, "constant"),
+    ("layernorm", 0, 192, HALF, None, None, "normal"),
+    ("layernorm", 3, 1, HALF, None, None, "normal"),
+    *(("layernorm-residual", 2, 603, HALF, None, v, "normal") for v in ("full-tile", "peeled")),
+    *(("layernorm-backward", 5, 600, HALF, None, v, "normal") for v in ("fused", "split")),
+    ("layernorm-residual-backward", 2, 1027, "float16", 1035, "cooperative", "normal"),
+    ("layernorm-backward", 9, 603, HALF, None, "fused", "nan"),
+    ("layernorm-backward", 0, 192, HALF, None, None, "normal"),
+    ("layernorm-backward", 5, 1, SINGLE, None, None, "normal"),
+]
+
+
+@pytest.fixture(scope="module")
+def excesses(interpreted: Any) -> Mapping[Line, Mapping[str, float]]:
+    """Of each line and output: the largest error over what is allowed."""
+    found: Mapping[Line, Mapping[str, float]] = interpreted("layernorm", LINES)
+    return found
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("line", LINES, ids=lambda line: "-".join(map(str, line)))
+def test_outputs_are_those_of_float64(
+    line: Line, excesses: Mapping[Line, Mapping[str, float]]
+) -> None:
+    backward = line[0].endswith("backward")
+    expected = {"dx", "dw", "db"} if backward else {"y", "mean", "rstd"}
+    assert expected <= excesses[line].keys()
+    assert all(value <= 1 for value in excesses[line].values()), excesses[line]
+
+
+@pytest.mark.torch
+def test_the_reference_is_torchs_own_formula_and_gradient() -> None:
+    import torch
+
+    code = import_module(FAMILY.code)
+    generator = torch.Generator().manual_seed(5)
+    x, weight, bias, dy = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64)
+        for shape in ((5, 33), (33,), (33,), (5, 33))
+    )
+    leaves = [x.requires_grad_(), weight.requires_grad_(), bias.requires_grad_()]
+    tensors = {"x": x, "weight": weight, "bias": bias, "dy": dy}
+    y = torch.nn.functional.layer_norm(x, (33,), weight, bias, 1e-3)
+    gradients = torch.autograd.grad(y, leaves, dy)
+    settings = {"eps": 1e-3}
+    forward = code.reference(Problem("layernorm", 5, 33, settings=settings), tensors)
+    backward = code.reference(Problem("layernorm-backward", 5, 33, settings=settings), tensors)
+    torch.testing.assert_close(forward["y"], y)
+    torch.testing.assert_close(forward["mean"], x.mean(dim=1))
+    for name, truth in zip(("dx", "dw", "db"), gradients, strict=True):
+        torch.testing.assert_close(backward[name], truth)
+
+
+def test_bytes_are_those_counted_by_hand() -> None:
+    counted = FAMILY.moved_bytes(Problem("layernorm", 32768, 2048))
+    assert counted == 268_439_552 + 2048 * 2 + 8 * 32768  # rmsnorm's, a bias, two statistics
+    backward = FAMILY.moved_bytes(Problem("layernorm-backward", 32768, 2048))
+    assert backward == 402_661_376 + 2048 * 2 + 8 * 32768
+
+
+@pytest.mark.parametrize("operation", FAMILY.operations)
+def test_there_is_a_plan_for_every_row_length(operation: str) -> None:
+    for target in [*targets.TARGETS.values(), *targets.KERNEL_TARGETS.values()]:
+        for columns in (1, 17, 1023, 8192, 14336, 50257, 262144, 1 << 20):
+            for dtype in ("bfloat16", "float32"):
+                made = FAMILY.plan(Problem(operation, 20000, columns, dtype), target, None)
+                assert made.launches and made.why
