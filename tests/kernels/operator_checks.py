@@ -92,6 +92,22 @@ PAIRS: dict[str, tuple[Function, Function, Callable[[torch.dtype], Arguments]]] 
             rows(6, 29, dtype=dtype) / 2,
         ),
     ),
+    "layer_norm": (
+        lambda x, weight, bias: OPS.layer_norm(x, weight, bias, EPS),
+        lambda x, weight, bias: F.layer_norm(x, (x.shape[-1],), weight, bias, EPS),
+        lambda dtype: tuple(rows(*shape, dtype=dtype) for shape in ((2, 3, 48), (48,), (48,))),
+    ),
+    "layer_norm_residual": (
+        lambda x, weight, bias, r: OPS.layer_norm_residual(x, r, weight, bias, EPS)[:2],
+        lambda x, weight, bias, r: (
+            F.layer_norm(x + r, (x.shape[-1],), weight, bias, EPS),
+            x + r,
+        ),
+        lambda dtype: (
+            *(rows(*shape, dtype=dtype) for shape in ((6, 29), (29,), (29,))),
+            rows(6, 29, dtype=dtype) / 2,
+        ),
+    ),
     "column_sum": (
         lambda *inputs: OPS.column_sum(list(inputs)),
         lambda *inputs: sum(inputs).sum((0, 1)),
@@ -185,6 +201,14 @@ OPCHECKS: dict[str, Callable[[], tuple[Any, Sequence[Any]]]] = {
     "rms_norm_backward": lambda: (
         OPS.rms_norm_backward,
         [rows(4, 19), rows(4, 19), rows(19), 1e-5],
+    ),
+    "layer_norm": lambda: (
+        OPS.native_layer_norm,
+        [gradient(), rows(19).requires_grad_(), rows(19).requires_grad_(), 1e-5],
+    ),
+    "layer_norm_residual_backward": lambda: (
+        OPS.layer_norm_residual_backward,
+        [rows(4, 19), rows(4, 19), rows(4, 19), rows(19), rows(4), rows(4).exp()],
     ),
     "rms_norm_residual": lambda: (
         OPS.rms_norm_residual,

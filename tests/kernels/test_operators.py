@@ -32,6 +32,8 @@ EVERY = (
     "rms_norm_residual",
     "column_sum",
     "linear_cross_entropy",
+    "layer_norm",
+    "layer_norm_residual",
 )
 
 
