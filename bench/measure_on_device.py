@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
-from perfcli.measure import clocks, machine, memory  # noqa: E402
+from perfcli.measure import clocks, machine, memory, replay  # noqa: E402
 from perfcli.measure import step as steps  # noqa: E402
 from perfcli.measure.profiling import StepProfiler  # noqa: E402
 from perfcli.measure.sampler import Sampler, sampler  # noqa: E402
@@ -103,8 +103,7 @@ def step_lines(request: MeasureRequest, step: steps.Step) -> str:
         step.request = MeasureRequest(**{**fields(request), **changed})
         line(what)
     step.request = request
-    note = clocks.take_graph(step)
-    lines.append(f"graph: {note or 'taken'}")
+    lines.append(f"graph: {replay.take_graph(step, memory.measure_memory(step))}")
     line("with graph")
     step.graphed = None
     return "\n".join(lines)

@@ -75,6 +75,8 @@ def diagnose(
     head = explain(comparison.head) if of_head is None else of_head
     where = f"runs {comparison.base.id} and {comparison.head.id}"
     between = (f for r in rules() for f in _ask(r, r.of_comparison, comparison, where))
+    measured = {r.code for r in rules() if r.is_measured(comparison)}
+    base, head = ([f for f in side if f.code not in measured] for side in (base, head))
     found = _mark_consequences([*between, *_both_sides(comparison, base, head)])
     return conclude(replace(comparison, findings=tuple(sorted(found, key=_order))))
 

@@ -84,7 +84,14 @@ def _describe_timing(timing: Timing) -> dict[str, Any]:
     """Return the statistics; raw values stay in the measurement's file."""
     return {
         "measurement": timing.measurement or None,
-        "verdict": timing.step.verdict,
+        "verdict": timing.deciding.verdict,
+        "clock": timing.clock,
+        "clocks": timing.clocks,
+        "device": _describe_time_change(timing.device) if timing.device else None,
+        "device_clock": timing.device_clock or None,
+        "device_floor": timing.device_floor.relative if timing.device_floor else None,
+        "no_graph": timing.no_graph or None,
+        "waiting": timing.waiting,
         "step": _describe_time_change(timing.step),
         "wall": _describe_time_change(timing.wall) if timing.wall else None,
         "kernels": _describe_time_change(timing.kernels_total) if timing.kernels_total else None,

@@ -17,7 +17,7 @@ from perfcli.bisect.space import Settings
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.interleave import environments
-from perfcli.model import Prepared, Round
+from perfcli.model import Clocks, Prepared, Round, RoundKind
 from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import Code
 from perfcli.search.improve import find_best
@@ -79,7 +79,10 @@ class Stopwatch:
         jobs = [self.job_of(good), self.job_of(settings)]
         plan = self.setting.plan(jobs)
         metric = self.forge.metric
-        plan = replace(plan, kernels=metric.name == "device-time")
+        of_device = metric.name == "device-time"
+        clocks: Clocks = "device" if of_device else "step"
+        base, head = (replace(side, clocks=clocks) for side in (plan.base, plan.head))
+        plan = replace(plan, base=base, head=head, kernels=of_device)
         opening = begin(plan, self.job.request.scenario)
         silent = Notes(quiet=True)
         variants = (jobs[0].request.variant, jobs[1].request.variant)
@@ -95,10 +98,10 @@ class Stopwatch:
             raise KeyboardInterrupt
         return _paired(metric, measured.rounds)
 
-    def _enough(self, rounds: Sequence[Round]) -> str | None:
+    def _enough(self, rounds: Sequence[Round], kind: RoundKind) -> str | None:
         from perfcli.stats import stopping
 
-        return stopping.reason_to_stop(rounds, self.floor())
+        return stopping.reason_to_stop(rounds, self.floor(), kind)
 
     def floor(self) -> float:
         """Return the relative floor, below which nothing is told from noise."""
@@ -127,8 +130,8 @@ def _paired(metric: SearchMetric, rounds: Sequence[Round]) -> _Paired:
     from perfcli.stats import series
 
     if metric.name == "device-time":
-        profiled = [r for r in rounds if r.kind == "kernels"]
-        steps = series.join(profiled, lambda r: _busy(r, "base"), lambda r: _busy(r, "head"))
+        replayed = series.clock_series(rounds, "device")
+        steps = replayed if replayed.base else series.clock_series(rounds, "kernels")
     else:
         steps = series.step_series(rounds)
     found = series.estimate(steps)
@@ -137,14 +140,6 @@ def _paired(metric: SearchMetric, rounds: Sequence[Round]) -> _Paired:
     error = max(found.half_width / NORMAL_95, LEAST_ERROR)
     reading = Reading(math.log(found.ratio), error)
     return _Paired(reading, statistics.median(steps.base), statistics.median(steps.head))
-
-
-def _busy(measured: Round, side: str) -> float | None:
-    """Return the seconds that all launches of a step take on the device, its median over the
-    steps."""
-    turn = measured.base if side == "base" else measured.head
-    steps = [sum(launches) for launches in turn.launches if launches]
-    return statistics.median(steps) if steps else None
 
 
 def _compile_paired(forge: Forge, settings: Settings) -> _Paired:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, cast, get_args
 
 import typer
+
+from perfcli.errors import PerfcliError
+from perfcli.model import Clocks
 
 Params: TypeAlias = Annotated[
     list[str] | None,
@@ -112,6 +115,13 @@ Seed: TypeAlias = Annotated[
     int | None,
     typer.Option(metavar="N", min=0, help="Seed for weights, inputs and the order of rounds."),
 ]
+Time: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="both|device|step",
+        help="GPU: decide by the device's own time, the step's, or both. [default: both]",
+    ),
+]
 CudaGraph: TypeAlias = Annotated[
     bool, typer.Option("--cuda-graph", help="Time the step as a CUDA graph.")
 ]
@@ -129,6 +139,16 @@ Allow: TypeAlias = Annotated[
         help="Compare even if this differs: scenario, params, mode, device, target, dynamic.",
     ),
 ]
+
+
+def choose_clocks(typed: str | None) -> Clocks | None:
+    """Return whose time decides, None where nothing was typed. Raises PerfcliError."""
+    if typed is None:
+        return None
+    for known in get_args(Clocks):
+        if typed == known:
+            return cast("Clocks", known)
+    raise PerfcliError(f"--time {typed}: both, device or step is expected")
 
 
 def use_calibration(path: Path | None) -> None:

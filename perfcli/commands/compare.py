@@ -83,6 +83,7 @@ def compare(
     ] = None,
     cuda_graph: args.CudaGraph = False,
     flush_l2: args.FlushL2 = False,
+    time: args.Time = None,
     allow_env: args.AllowEnv = None,
     no_time: Annotated[
         bool, typer.Option("--no-time", help="Compare the code only; measure nothing.")
@@ -137,7 +138,8 @@ def compare(
     context = Context(notes, fresh, timeout, fake, jobs, trust_run, wanted.places)
     names = tuple(allow_env or ())
     asked = MeasuringOptions(
-        budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time
+        *(budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time),
+        clocks=args.choose_clocks(time),
     )
     ours, theirs = split_words(base, head, arguments or (), script)
     question = Question(

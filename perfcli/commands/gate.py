@@ -48,6 +48,7 @@ def gate(
         ),
     ] = None,
     allow_env: args.AllowEnv = None,
+    time: args.Time = None,
     no_time: Annotated[
         bool, typer.Option("--no-time", help="Compare the code only; measure nothing.")
     ] = False,
@@ -85,10 +86,12 @@ def gate(
 
     run.check_aspects(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
-    wish = Wish(baseline, base_rev, base_python, tuple(allow_env or ()), no_time, strict)
+    clocks = args.choose_clocks(time)
+    wish = Wish(baseline, base_rev, base_python, tuple(allow_env or ()), no_time, strict, clocks)
     wish.check()
     found = compiled.configured(config, baseline)
     found = replace(found, on_unsure="fail") if strict else found
+    found = replace(found, clocks=clocks) if clocks else found
     documents.check(wanted, [found.path, found.baseline])
     meant = compiled.chosen(found, checks or ())
     if not (wish.pair or found.baseline.exists()):

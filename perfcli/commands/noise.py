@@ -35,6 +35,7 @@ def noise(
     ] = None,
     threads: args.Threads = None,
     seed: args.Seed = None,
+    time: args.Time = None,
     slow_head: Annotated[
         float | None,
         typer.Option(
@@ -82,6 +83,7 @@ def noise(
             "--pairs": pairs,
             "--threads": threads,
             "--seed": seed,
+            "--time": time,
             "--slow-head": slow_head,
             "--timeout": timeout,
         }
@@ -99,7 +101,8 @@ def noise(
     )
     context = Context(Notes(quiet), timeout=timeout, fake=fake)
     check_compiled(scenario, context)
-    setting = settle(question, MeasuringOptions(budget, threads, seed), context)
+    asked = MeasuringOptions(budget, threads, seed, clocks=args.choose_clocks(time))
+    setting = settle(question, asked, context)
     if setting is None:
         raise PerfcliError("nothing can be measured here")
     question = replace(question, threads=setting.threads)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from perfcli.workflow.context import Context
     from perfcli.workflow.pair import Pair
+    from perfcli.workflow.setting import MeasuringOptions
 
 
 def report(
@@ -30,6 +31,7 @@ def report(
     sarif: documents.Sarif = None,
     github: documents.Github = False,
     allow: args.Allow = None,
+    time: args.Time = None,
     no_time: Annotated[
         bool, typer.Option("--no-time", help="Leave out what was measured.")
     ] = False,
@@ -47,6 +49,7 @@ def report(
     from perfcli.diff.compare import check_allowed
     from perfcli.workflow.context import Context
     from perfcli.workflow.pair import summarize
+    from perfcli.workflow.setting import MeasuringOptions
 
     wanted = documents.Wanted(markdown, html, junit, sarif, github)
     if not wanted.files and not github:
@@ -57,7 +60,8 @@ def report(
     check_allowed(allow or ())
     documents.check(wanted)
     context = Context(Notes(quiet), written=wanted.places)
-    pairs = _judge_pairs(runs, allow or (), no_time, context)
+    asked = MeasuringOptions(no_time=no_time, clocks=args.choose_clocks(time))
+    pairs = _judge_pairs(runs, allow or (), asked, context)
     judgement = summarize(pairs)
     try:
         documents.write(judgement, wanted, context.notes)
@@ -70,11 +74,11 @@ def report(
 
 
 def _judge_pairs(
-    runs: Sequence[str], allow: Sequence[str], no_time: bool, context: Context
+    runs: Sequence[str], allow: Sequence[str], asked: MeasuringOptions, context: Context
 ) -> list[Pair]:
     if len(runs) == 1:
         return [_alone(runs[0], context)]
-    found = [_judge_pair(runs[0], head, allow, no_time, context) for head in runs[1:]]
+    found = [_judge_pair(runs[0], head, allow, asked, context) for head in runs[1:]]
     if len(found) == 1:
         return found
     names = [_name(pair) for pair in found]
@@ -106,13 +110,12 @@ def _alone(reference: str, context: Context) -> Pair:
 
 
 def _judge_pair(
-    base: str, head: str, allow: Sequence[str], no_time: bool, context: Context
+    base: str, head: str, allow: Sequence[str], asked: MeasuringOptions, context: Context
 ) -> Pair:
     from perfcli.diagnosis import judge
     from perfcli.workflow.pair import load_pair
-    from perfcli.workflow.setting import MeasuringOptions
 
-    pair = load_pair(base, head, MeasuringOptions(no_time=no_time), allow, context)
+    pair = load_pair(base, head, asked, allow, context)
     comparison, broken = judge(pair.comparison)
     return replace(pair, comparison=comparison, fault=str(broken or ""))
 

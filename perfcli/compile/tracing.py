@@ -57,6 +57,13 @@ def set_options(options: Mapping[str, OptionValue]) -> None:
         installed.install(name, value)
 
 
+def replays_graphs() -> bool:
+    """Return whether Inductor records CUDA graphs of what it compiles, and replays them."""
+    import torch._inductor.config as inductor
+
+    return bool(inductor.triton.cudagraphs)
+
+
 def _owner(config: Any, key: str) -> Any:
     for part in key.split(".")[:-1]:
         config = getattr(config, part)

@@ -8,6 +8,9 @@ The plan is what follows the first semicolon of ``PERFCLI_FAKE``: ``1;ratio=1.05
 | ``only=OPTION`` | the ratio is that of whichever side sets this option, not of the head |
 | ``noise=S`` | scatter of each step, relative (standard deviation of its logarithm) |
 | ``step=SECONDS`` | the base's step |
+| ``busy=SHARE`` | on a GPU, the share of the base's step in which the device is busy; the head's step takes ``ratio``, its device ``device`` times as long |
+| ``device=R`` | on a GPU, the ratio of the device's own time, where it is not that of the step |
+| ``graph=REASON`` | on a GPU, why the step can't be taken as a CUDA graph |
 | ``fail=KIND:SIDE:WHEN`` | KIND: ``oom``, ``crowded`` (out of memory while the other side lives), ``dies``, ``hangs``, ``garbage``, ``wrong``, ``interrupt``; WHEN: ``prepare`` or the number of a turn, from 1 |
 """  # noqa: E501
 
@@ -22,6 +25,7 @@ from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
 from perfcli.fake.run import make_up_run
 from perfcli.model import (
     Ask,
+    DeviceClock,
     KernelFacts,
     Machine,
     MeasuredLaunch,
@@ -58,6 +62,9 @@ class FakePlan:
     ratio: float = 1.0
     noise: float = 0.001
     step: float = STEP_SECONDS
+    busy: float = 1.0
+    device: float | None = None
+    graph: str = ""
     failures: tuple[_Failure, ...] = ()
     only: str = ""
 
@@ -70,24 +77,26 @@ def parse(text: str) -> FakePlan | None:
     _, marked, parts = text.partition(";")
     if not marked:
         return None
-    plan = FakePlan()
+    failures: list[_Failure] = []
+    numbers: dict[str, float] = {}
+    words: dict[str, str] = {}
     for part in filter(None, parts.split(";")):
         name, _, value = part.partition("=")
         if name == "fail":
-            plan = replace(plan, failures=(*plan.failures, _failure(value)))
-        elif name == "ratio":
-            plan = replace(plan, ratio=float(value))
-        elif name == "noise":
-            plan = replace(plan, noise=float(value))
-        elif name == "only":
-            plan = replace(plan, only=value)
-        elif name == "step":
-            plan = replace(plan, step=float(value))
+            failures.append(_failure(value))
+        elif name in _WORDS:
+            words[name] = value
+        elif name in _NUMBERS:
+            numbers[name] = float(value)
         else:
             raise PerfcliError(
-                f"PERFCLI_FAKE plans ratio, only, noise, step and fail, not {part!r}"
+                "PERFCLI_FAKE plans ratio, only, noise, step, busy, device, graph and fail, not "
+                f"{part!r}"
             )
-    return plan
+    return replace(FakePlan(failures=tuple(failures), **words), **numbers)  # type: ignore[arg-type]
+
+
+_WORDS, _NUMBERS = ("only", "graph"), ("ratio", "noise", "step", "busy", "device")
 
 
 def _failure(text: str) -> _Failure:
@@ -143,7 +152,14 @@ class _FakeWorker:
         self._random = random.Random(f"{request.seed} {request.side} {number}")
         run = make_up_run(request.compile).run
         self._launches = tuple(_launches(run))
-        self._times = tuple(_times(run, self._planned()))
+        self._step = sum(_times(run, self._planned(starter.plan.ratio)))
+        device = starter.plan.ratio if starter.plan.device is None else starter.plan.device
+        busy = starter.plan.busy if request.compile.device == "cuda" else 1.0
+        self._times = tuple(_times(run, busy * self._planned(device)))
+        tells = request.compile.device == "cuda" and request.clocks != "step"
+        tells = tells and not request.cuda_graph
+        self._clock: DeviceClock = "graph" if tells and not starter.plan.graph else ""
+        self._clock = self._clock or ("profiler" if tells else "")
 
     def prepare(self) -> Prepared:
         self._fail()
@@ -155,21 +171,25 @@ class _FakeWorker:
             side=request.side,
             process=0,
             machine=_machine(request),
-            step_seconds=sum(self._times),
+            step_seconds=self._step,
             compile_seconds=PREPARE_SECONDS,
             launches=self._launches,
             launch_count=len(self._launches),
             memory=MemoryUse(3 << 30, 4 << 30, "made up"),
             check=OutputCheck(1e-7, 1e-4, "made up") if request.check else None,
             copy_bandwidth=10e9,
+            device_clock=self._clock,
+            device_seconds=sum(self._times) if self._clock == "graph" else None,
+            no_graph=self._starter.plan.graph if self._clock == "profiler" else "",
         )
 
     def turn(self, ask: Ask) -> Turn:
         self._turns += 1
         self._fail()
         scatters = [self._scatter() for _ in range(ask.steps)]
-        steps = tuple(sum(self._times) * scatter for scatter in scatters)
-        warm = sum(self._times) * ask.warmup
+        seconds = sum(self._times) if ask.kind == "device" else self._step
+        steps = tuple(seconds * scatter for scatter in scatters)
+        warm = seconds * ask.warmup
         self._starter.clock.now += OWN_SECONDS + warm + sum(steps)
         if ask.kind == "kernels":
             return Turn((), (), tuple(tuple(t * s for t in self._times) for s in scatters))
@@ -178,13 +198,12 @@ class _FakeWorker:
     def close(self) -> None:
         self._starter.alive.discard(self.number)
 
-    def _planned(self) -> float:
-        """Return seconds of a step."""
+    def _planned(self, ratio: float) -> float:
+        """Return seconds of a step that takes ``ratio`` times the base's on the slower side."""
         plan = self._starter.plan
         options = self._request.compile.variant.options
         slower = plan.only in options if plan.only else self._request.side == "head"
-        ratio = plan.ratio if slower else 1.0
-        return plan.step * ratio * (1 + self._request.slow_down)
+        return plan.step * (ratio if slower else 1.0) * (1 + self._request.slow_down)
 
     def _scatter(self) -> float:
         return math.exp(self._random.gauss(0, self._starter.plan.noise))

@@ -19,7 +19,7 @@ from perfcli.gate.baseline.reading import BaselineEntry
 from perfcli.gate.checks import Check
 from perfcli.gate.order import Against, CompareCheck, NoBase, Order
 from perfcli.loading.references import find_file, list_files, parse_reference
-from perfcli.model import Comparison, Finding, Provenance, Run
+from perfcli.model import Clocks, Comparison, Finding, Provenance, Run
 from perfcli.predict.step import estimate_run
 from perfcli.stats.timing import is_broken_off
 from perfcli.workflow.fingerprint import Job, make_job
@@ -79,15 +79,17 @@ def _compare_with(base: _Base, check: Check, order: Order) -> Against:
 
 
 def _settle_setting(question: Question, order: Order) -> Setting | None:
-    """Return how to measure, None where a check is for a target: the budget is the
-    configuration's."""
+    """Return how to measure, None where a check is for a target: the budget and whose time decides
+    are the configuration's. A CPU has one clock, whatever is configured."""
     if question.target:
         return None
     setting = settle(
         question, MeasuringOptions(allow_env=order.allow_env, no_time=order.no_time), order.context
     )
-    budget = order.config.budget
-    return setting if setting is None or budget is None else replace(setting, budget=budget)
+    if setting is None:
+        return None
+    asked = replace(setting.asked, clocks=order.config.clocks)
+    return replace(setting, asked=asked, budget=order.config.budget or setting.budget)
 
 
 def _make_side(
@@ -222,6 +224,7 @@ class Wish:
     allow_env: tuple[str, ...] = ()
     no_time: bool = False
     strict: bool = False
+    clocks: Clocks | None = None
 
     @property
     def pair(self) -> bool:
@@ -232,8 +235,9 @@ class Wish:
         """Raise PerfcliError for options that contradict each other."""
         if self.pair and self.baseline is not None:
             raise PerfcliError("--baseline is a base already: leave out --base-rev, --base-python")
-        if not self.pair and (self.allow_env or self.no_time):
-            option = "--allow-env" if self.allow_env else "--no-time"
+        typed = {"--allow-env": self.allow_env, "--no-time": self.no_time, "--time": self.clocks}
+        option = next((name for name, value in typed.items() if value), "")
+        if not self.pair and option:
             raise PerfcliError(
                 f"{option}: a baseline has no times: leave it out, or give --base-rev"
             )
@@ -243,6 +247,7 @@ class Wish:
         words = ["perfcli", "gate", *checks, *typed]
         words += ["--base-rev", self.revision] if self.revision else []
         words += ["--base-python", self.python] if self.python else []
+        words += ["--time", self.clocks] if self.clocks else []
         words += ["--strict"] if self.strict else []
         return shlex.join(words)
 

@@ -13,7 +13,7 @@ from perfcli.gate.allowances import _check_limits, _read_allowance
 from perfcli.gate.checks import Check, _check_different, _compiled_for, _merged, _read_checks
 from perfcli.gate.limits import USUAL
 from perfcli.gate.tables import Table, _amount
-from perfcli.model import Allowance, Severity
+from perfcli.model import Allowance, Clocks, Severity
 
 FILES = ("perfcli.toml", "pyproject.toml")
 BASELINE = "perfcli-baseline.toml"
@@ -38,6 +38,8 @@ class Config:
     max_age_days: int = MAX_AGE_DAYS
     budget: float | None = None
     """Seconds to measure a check for, at most."""
+    clocks: Clocks = "both"
+    """Whose time decides, on a GPU."""
     typed: tuple[str, ...] = ()
     """Options of the command line that mean these files, for commands that are suggested."""
 
@@ -131,6 +133,7 @@ def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
         usual_fail_on="fail-on" not in table.values,
         max_age_days=_days(table),
         budget=table.amount("budget") or None,
+        clocks=table.choice("time", get_args(Clocks), "both"),  # type: ignore[arg-type]
     )
     table.done()
     return found

@@ -100,9 +100,9 @@ def of_time(comparison: Comparison, limit: Limit) -> str:
     """Return ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], at most +3 %``."""
     timing = comparison.timing
     assert timing is not None
-    step = timing.step
-    times = f"step {units.from_to(step.base, step.head)}"
-    return f"{times}, {units.interval(step.ratio, step.low, step.high)}, {_bounds(limit)}"
+    time = timing.deciding
+    times = f"{timing.clock} {units.from_to(time.base, time.head)}"
+    return f"{times}, {units.interval(time.ratio, time.low, time.high)}, {_bounds(limit)}"
 
 
 def _hold_estimate(result: LimitResult, estimate: EstimatedChange) -> LimitResult:

@@ -75,8 +75,8 @@ def _time(comparison: Comparison) -> Change | None:
     timing = comparison.timing
     if timing is None:
         return None
-    step = timing.step
-    return Change(TIME, step.base, step.head, OUTCOME_OF[step.verdict])
+    time = timing.deciding
+    return Change(TIME, time.base, time.head, OUTCOME_OF[time.verdict])
 
 
 def _estimated_time(comparison: Comparison) -> Change | None:

@@ -20,6 +20,8 @@ from perfcli.interleave.pair import (
     Sink,
     Told,
     ask_for,
+    name_reason,
+    order_clocks,
 )
 from perfcli.model import BUDGET_SPENT, Prepared, Round, RoundKind, SideName, Turn
 from perfcli.worker.roles import StartWorker
@@ -94,8 +96,11 @@ class _Alternation:
         return self.measured
 
     def _reason(self) -> str:
-        if reason := self._enough(self.measured.rounds):
-            return reason
+        clocks = order_clocks(self.plan, self.measured.prepared[-len(SIDES) :])
+        wanted = clocks[:1] if self.plan.base.clocks == "device" else clocks
+        reasons = [self._enough(self.measured.rounds, kind) or "" for kind in wanted]
+        if all(reasons):
+            return name_reason(reasons)
         spent = self._clock() - self._began >= self.plan.budget_seconds
         return BUDGET_SPENT if spent else ""
 
@@ -112,7 +117,7 @@ class _Alternation:
             self._sink.prepared(prepared[side])
         # Both processes are through: starting them is part of what a round takes.
         at = self._clock() - self._began
-        for kind in turns["base"]:
+        for kind in (each for each in turns["base"] if each in turns["head"]):
             number = len(self.measured.rounds)
             base, head = turns["base"][kind], turns["head"][kind]
             done = Round(number, process, kind, first, at, base, head)
@@ -128,13 +133,13 @@ class _Alternation:
             worker = self._start(request, lambda phase: self._told(side, phase))
             try:
                 prepared = replace(worker.prepare(), process=process)
-                kinds: tuple[RoundKind, ...] = (
-                    ("step", "kernels") if self.plan.kernels else ("step",)
-                )
+                clocks = order_clocks(self.plan, [prepared])
+                kinds: list[RoundKind] = ["step", "kernels"] if self.plan.kernels else ["step"]
                 turns: dict[RoundKind, Turn] = {}
-                for kind in kinds:
-                    ask = ask_for(kind, prepared.step_seconds, request.compile.device)
-                    steps = TURNS * ask.steps if kind == "step" else ask.steps
+                for kind in [*kinds, *(each for each in clocks if each not in kinds)]:
+                    seconds = prepared.device_seconds if kind == "device" else None
+                    ask = ask_for(kind, seconds or prepared.step_seconds, request.compile.device)
+                    steps = ask.steps if kind == "kernels" else TURNS * ask.steps
                     turns[kind] = worker.turn(replace(ask, steps=steps, warmup=max(ask.warmup, 1)))
                 return prepared, turns
             finally:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from perfcli.model import (
     BUDGET_SPENT,
+    DEVICE_PRECISE,
     Ask,
     Device,
     MeasureRequest,
@@ -46,6 +48,11 @@ kernels."""
 PROFILED_STEPS = 3
 LONG_STEP_SECONDS = 0.01
 """A step from which one is profiled per turn: single kernels need 8 rounds for a verdict."""
+MOST_REPLAYS = 100
+"""Of a CUDA graph in a turn: the host is ahead of all of them."""
+SECOND_SHARE = 0.2
+"""The share of the time that the clock which does not come first has at least, until it is precise
+enough: both see the machine over the whole measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,10 @@ def ask_for(kind: RoundKind, step_seconds: float, device: Device) -> Ask:
     warmup = 0 if step_seconds >= SLOW_STEP_SECONDS else 1
     if step_seconds >= SLOW_STEP_SECONDS:
         return Ask(kind, 1, warmup)
+    if kind == "device":
+        # Nothing but the device has a part in it: one replay knows as much as the median of three.
+        replays = round(TURN_SECONDS[device] / max(step_seconds, 1e-9))
+        return Ask(kind, min(max(replays, 1), MOST_REPLAYS), warmup)
     if kind == "kernels":
         return Ask(kind, 1 if step_seconds >= LONG_STEP_SECONDS else PROFILED_STEPS, warmup)
     fitting = round(TURN_SECONDS[device] / max(step_seconds, 1e-9))
@@ -76,8 +87,8 @@ BURN_IN_ROUNDS = 2
 """Measured and thrown away: the first turns still wake caches and clocks up."""
 SIDES: tuple[SideName, SideName] = ("base", "head")
 
-Enough = Callable[[Sequence[Round]], "str | None"]
-"""Says why no more rounds are needed, from all measured so far; None: go on."""
+Enough = Callable[[Sequence[Round], RoundKind], "str | None"]
+"""Says why no more rounds of a kind are needed, from all measured so far; None: go on."""
 Told = Callable[[SideName, Phase], None]
 Ready = Callable[[Prepared, Prepared], None]
 """May raise where the two must not be measured against each other."""
@@ -94,6 +105,23 @@ class Sink(Protocol):
         """Take one round. ``elapsed``: seconds since this pair of processes began to be
         measured."""
         ...
+
+
+def order_clocks(plan: Plan, prepared: Sequence[Prepared]) -> tuple[RoundKind, ...]:
+    """Return the kinds of rounds whose times are judged, the one that is asked first. The device's
+    own time comes first, because no change of a kernel escapes it; by a CUDA graph if both sides
+    have one, else by the profiler."""
+    asked, known = plan.base.clocks, {each.device_clock for each in prepared}
+    if asked == "step" or "" in known or not prepared:
+        return ("step",)
+    if known == {"graph"}:
+        return ("device", "step")
+    return ("kernels", "step") if plan.kernels else ("step",)
+
+
+def name_reason(reasons: Sequence[str]) -> str:
+    """Return why a measurement ends whose clocks are settled for these reasons."""
+    return DEVICE_PRECISE if DEVICE_PRECISE in reasons else reasons[0]
 
 
 @dataclass(slots=True)
@@ -130,9 +158,12 @@ class Race:
         self._clock = clock
         self._order = random.Random(plan.seed)
         self._began = clock()
-        self._profiled = 0.0
+        self._spent: defaultdict[RoundKind, float] = defaultdict(float)
+        self._settled: dict[RoundKind, str] = {}
+        self._clocks: tuple[RoundKind, ...] = ("step",)
         self._relayout_at = 0.0
         self._step_seconds = 0.0
+        self._device_seconds = 0.0
 
     def run(self) -> MeasuredPair:
         """Measure until it is enough, the budget is spent, or somebody interrupts.
@@ -188,10 +219,13 @@ class Race:
         process: int,
     ) -> None:
         self._step_seconds = max(p.step_seconds for p in prepared.values())
+        self._device_seconds = max(p.device_seconds or 0.0 for p in prepared.values())
+        self._clocks = order_clocks(self.plan, list(prepared.values()))
         for _ in range(BURN_IN_ROUNDS):
             self._round("step", workers, process)
         self._began = self._clock()
-        self._profiled = 0.0
+        self._spent.clear()
+        self._settled.clear()
         while True:
             elapsed = self._clock() - self._began
             if elapsed >= self.plan.budget_seconds and self._has_step(process):
@@ -200,27 +234,45 @@ class Race:
             kind = self._next_kind(elapsed, process)
             done = self._round(kind, workers, process)
             took = self._clock() - self._began - elapsed
-            self._profiled += took if kind == "kernels" else 0.0
+            self._spent[kind] += took
             self.measured.rounds.append(done)
             self._sink.round(done, elapsed + took)
-            reason = self._enough(self.measured.rounds) if kind == "step" else None
-            if reason:
-                self.measured.stopped = reason
+            if self._is_enough(kind):
+                self.measured.stopped = name_reason(list(self._settled.values()))
                 return
+
+    def _is_enough(self, kind: RoundKind) -> bool:
+        """Return whether every clock that is asked for is settled, after a round of this kind."""
+        asked = kind in self._clocks and kind not in self._settled
+        if asked and (reason := self._enough(self.measured.rounds, kind)):
+            self._settled[kind] = reason
+        wanted = self._clocks[:1] if self.plan.base.clocks == "device" else self._clocks
+        return all(each in self._settled for each in wanted)
 
     def _has_step(self, process: int) -> bool:
         return any(r.kind == "step" and r.process == process for r in self.measured.rounds)
 
     def _next_kind(self, elapsed: float, process: int) -> RoundKind:
-        due = self.plan.kernels and self._has_step(process)
-        return "kernels" if due and self._profiled <= PROFILED_SHARE * elapsed else "step"
+        """Return the kind of the next round. The budget goes to the first clock that is not settled
+        yet; the other has its share meanwhile, and the profiler, where single kernels are asked
+        for, has one to the end."""
+        if not self._has_step(process):
+            return "step"
+        if self.plan.kernels and self._spent["kernels"] <= PROFILED_SHARE * elapsed:
+            return "kernels"
+        left = [kind for kind in self._clocks if kind not in self._settled]
+        for kind in left[1:]:
+            if self._spent[kind] <= SECOND_SHARE * elapsed:
+                return kind
+        return left[0] if left else "step"
 
     def _round(
         self, kind: RoundKind, workers: dict[SideName, MeasuringWorker], process: int
     ) -> Round:
         first = self._order.choice(SIDES)
         at = self._clock() - self._began
-        ask = ask_for(kind, self._step_seconds, self.plan.base.compile.device)
+        seconds = self._device_seconds if kind == "device" else self._step_seconds
+        ask = ask_for(kind, seconds, self.plan.base.compile.device)
         ask = replace(ask, relayout=self._clock() >= self._relayout_at)
         turns: dict[SideName, Turn] = {}
         for side in (first, "head" if first == "base" else "base"):

@@ -37,6 +37,8 @@ class FloorPair(msgspec.Struct, frozen=True):
     verdict: TimeVerdict
     rounds: int
     seed: int
+    device_ratio: float | None = None
+    """That of the device's own time, where a CUDA graph told it."""
 
 
 class StoredFloor(msgspec.Struct, frozen=True):
@@ -58,6 +60,8 @@ class StoredFloor(msgspec.Struct, frozen=True):
     triton: str | None
     driver: str | None
     perfcli: str
+    device_relative: float | None = None
+    """The same for the device's own time by a CUDA graph, where all pairs had one."""
 
     @property
     def source(self) -> str:
@@ -94,23 +98,29 @@ def folder() -> Path:
 
 
 def load_floor(
-    machine: Machine | None, scenario: str, params: Mapping[str, Scalar]
+    machine: Machine | None, scenario: str, params: Mapping[str, Scalar], clock: str = "step"
 ) -> tuple[float, str] | None:
-    """Return what ``perfcli noise`` found on such a machine, relative, and where that is from.
-    None where nothing is stored, or it is not known which machine it was."""
-    found = _find_known(machine, scenario, params) if machine else None
-    return (found.relative, found.source) if found else None
+    """Return what ``perfcli noise`` found on such a machine, relative, and where that is from: for
+    the step's time, or the ``device``'s own. None where nothing is stored, or it is not known which
+    machine it was."""
+    found = _find_known(machine, scenario, params, clock) if machine else None
+    relative = _relative(found, clock) if found else None
+    return (relative, found.source) if found and relative is not None else None
+
+
+def _relative(floor: StoredFloor, clock: str) -> float | None:
+    return floor.device_relative if clock == "device" else floor.relative
 
 
 def _find_known(
-    machine: Machine, scenario: str, params: Mapping[str, Scalar]
+    machine: Machine, scenario: str, params: Mapping[str, Scalar], clock: str = "step"
 ) -> StoredFloor | None:
     """Return the floor that holds for this machine: that of the scenario with these parameters,
     else the highest of its class, or None where none is stored (or its file is broken)."""
     known = _read(_path(environment_class(machine)))
-    floors = known.floors if known else ()
+    floors = [f for f in known.floors if _relative(f, clock) is not None] if known else []
     own = [f for f in floors if (f.scenario, f.params) == (scenario, dict(params))]
-    return max(own or floors, key=lambda f: f.relative, default=None)
+    return max(own or floors, key=lambda f: _relative(f, clock) or 0.0, default=None)
 
 
 def save(machine: Machine, floor: StoredFloor) -> Path:

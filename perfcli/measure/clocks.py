@@ -1,5 +1,4 @@
-"""Times steps on a GPU by its events; takes a step as a CUDA graph; measures the bandwidth of a
-copy."""
+"""Times steps on a GPU by its events; measures the bandwidth of a copy."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def time_gpu_steps(step: Step, count: int) -> Turn:
     """
     import torch
 
-    flush = _scratch(torch.cuda.current_device()) if step.request.flush_l2 else None
+    flush = scratch() if step.request.flush_l2 else None
     idle = _planted_cycles(step) if step.request.slow_down else 0
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
     wall = []
@@ -55,9 +54,16 @@ def time_gpu_steps(step: Step, count: int) -> Turn:
     return Turn(tuple(begin.elapsed_time(end) / 1e3 for begin, end in events), tuple(wall))
 
 
+def scratch() -> Any:
+    """Return memory twice the size of the current device's L2: writing it leaves nothing else
+    there."""
+    import torch
+
+    return _scratch(torch.cuda.current_device())
+
+
 @functools.cache
 def _scratch(index: int) -> Any:
-    """Return memory twice the size of L2: writing it leaves nothing else there."""
     import torch
 
     l2 = torch.cuda.get_device_properties(index).L2_cache_size
@@ -81,10 +87,16 @@ def _planted_cycles(step: Step) -> int:
         step.request, asked = plain, step.request
         taken = statistics.median(time_gpu_steps(step, 7).seconds)
         step.request = asked
-        # The clock that the step left is the one to wait by.
-        per_second = _CALIBRATION_CYCLES / _sleep_seconds(_CALIBRATION_CYCLES)
-        _planted[id(step)] = max(round(taken * asked.slow_down * per_second), 1)
+        _planted[id(step)] = max(cycles_of(taken * asked.slow_down), 1)
     return _planted[id(step)]
+
+
+def cycles_of(seconds: float) -> int:
+    """Return how many cycles the device waits for so long, at the clock that it has now: what ran
+    before left the one to wait by."""
+    if not seconds:
+        return 0
+    return round(seconds * _CALIBRATION_CYCLES / _sleep_seconds(_CALIBRATION_CYCLES))
 
 
 def _sleep_seconds(cycles: int) -> float:
@@ -102,47 +114,6 @@ def _between_events(run: Any) -> float:
     end.record()
     torch.cuda.synchronize()
     return float(begin.elapsed_time(end)) / 1e3
-
-
-def take_graph(step: Step) -> str:
-    """Make the step one CUDA graph that ``step.run`` replays. Returns a sentence for the notes:
-    that it did, or why it could not; the step then stays as it is."""
-    import torch
-
-    if step.built.workload.mode != "forward":
-        return "only forward steps are taken as a CUDA graph: this one is launched kernel by kernel"
-    graph = torch.cuda.CUDAGraph()
-    try:
-        _warm_on_side_stream(step)
-        with torch.cuda.graph(graph):
-            outputs = step.launch()
-    except RuntimeError as error:
-        torch.cuda.synchronize()
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
-        return (
-            f"the step could not be taken as a CUDA graph ({reason[:150]}): launched kernel by "
-            "kernel"
-        )
-
-    def replay(kept: Any = outputs) -> None:
-        graph.replay()
-
-    step.graphed = replay
-    return "each timed step replays one CUDA graph; kernels are profiled without it"
-
-
-def _warm_on_side_stream(step: Step) -> None:
-    """Run the step on a stream that is not the default one: a capture needs its libraries'
-    workspaces made there."""
-    import torch
-
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(2):
-            step.launch()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
 
 
 def copy_bandwidth(device: str) -> float | None:

@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING
 from perfcli.errors import WrongResult
 from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
-from perfcli.model import Ask, MeasureRequest, OutputCheck, Prepared, Turn
+from perfcli.model import (
+    Ask,
+    DeviceClock,
+    MeasureRequest,
+    MemoryUse,
+    OutputCheck,
+    Prepared,
+    Turn,
+)
 
 if TYPE_CHECKING:
     from perfcli.measure.layout import Layout
     from perfcli.measure.profiling import StepProfiler
+    from perfcli.measure.replay import Replay
     from perfcli.measure.sampler import Sampler
     from perfcli.measure.step import Step
 
@@ -34,6 +43,7 @@ class MeasuredSide:
         self._profiler: StepProfiler
         self._sampler: Sampler
         self._layout: Layout | None = None
+        self._replay: Replay | None = None
 
     @property
     def _device(self) -> str:
@@ -69,14 +79,17 @@ class MeasuredSide:
             if ask.relayout or self._layout is None:
                 # A millisecond: not before each turn of three.
                 gc.collect()
+            replay = self._replay if ask.kind == "device" else None
             for _ in range(ask.warmup + self._relayout(ask)):
-                step.run()
+                (replay or step).run()
             if ask.kind == "kernels" or self._device != "cuda":
                 # Else the first timed step would wait for the host, as no other does.
                 step.wait()
             with self._sampler as sampler:
                 if ask.kind == "kernels":
                     turn = Turn((), launches=tuple(self._profiler.times(ask.steps)))
+                elif replay is not None:
+                    turn = self._replayed(replay, ask.steps)
                 else:
                     turn = self._timed(ask.steps)
             return replace(turn, state=sampler.state)
@@ -101,7 +114,7 @@ class MeasuredSide:
 
     def _known(self, check: OutputCheck | None) -> Prepared:
         from perfcli.compile.session import list_user_sources
-        from perfcli.measure import clocks, machine, memory
+        from perfcli.measure import clocks, machine, memory, replay
         from perfcli.measure.heap import why_unmovable
         from perfcli.measure.layout import Layout
         from perfcli.measure.profiling import StepProfiler
@@ -112,7 +125,8 @@ class MeasuredSide:
         used = memory.measure_memory(step)
         bandwidth = clocks.copy_bandwidth(self._device)
         # Last of these: a graph keeps memory of its own.
-        graph = clocks.take_graph(step) if request.cuda_graph else ""
+        graph = replay.take_graph(step, used) if request.cuda_graph else ""
+        no_graph = self._capture(used)
         self._profiler = StepProfiler(step)
         self._sampler = sampler(self._device, request.cpus)
         # What getting ready left behind would be gone through again before each turn.
@@ -122,6 +136,7 @@ class MeasuredSide:
         if self._device != "cuda" and not fixed:
             self._layout = Layout(step, request.seed, used.peak_allocated_bytes)
         step.warm()
+        device_seconds = self._replay.warm() if self._replay is not None else None
         return Prepared(
             side=request.side,
             process=0,
@@ -138,9 +153,43 @@ class MeasuredSide:
             memory=used,
             check=check,
             copy_bandwidth=bandwidth,
+            device_clock=self._name_clock(),
+            no_graph=no_graph,
+            device_seconds=device_seconds,
             notes=tuple(filter(None, (*step.built.notes, graph, fixed, *self._profiler.notes))),
             sources=sources,
         )
+
+    def _capture(self, used: MemoryUse) -> str:
+        """Take the step as a CUDA graph to time the device alone, where that is asked for. Returns
+        why it can't be one, in a clause."""
+        if not self._tells_device:
+            return ""
+        from perfcli.measure import replay
+
+        found = replay.capture_step(self._step, used)
+        if isinstance(found, str):
+            return found
+        self._replay = found
+        return ""
+
+    @property
+    def _tells_device(self) -> bool:
+        """Return whether the device has a time of its own here: a step that is timed as a graph is
+        that already."""
+        request = self.request
+        return self._device == "cuda" and request.clocks != "step" and self._step.graphed is None
+
+    def _name_clock(self) -> DeviceClock:
+        if not self._tells_device:
+            return ""
+        return "graph" if self._replay is not None else "profiler"
+
+    def _replayed(self, found: Replay, count: int) -> Turn:
+        from perfcli.measure import replay
+
+        with _pause_collection():
+            return replay.time_replays(found, count)
 
     def _timed(self, count: int) -> Turn:
         from perfcli.measure import clocks

@@ -91,8 +91,11 @@ from perfcli.model.kernel import (
 )
 from perfcli.model.measurement import (
     BUDGET_SPENT,
+    DEVICE_PRECISE,
     PRECISE,
     Ask,
+    Clocks,
+    DeviceClock,
     DeviceState,
     Machine,
     MeasuredLaunch,
@@ -122,7 +125,16 @@ from perfcli.model.run import (
     Run,
 )
 from perfcli.model.selection import Implementation, Selection, SelectionUse
-from perfcli.model.timing import OUTCOME_OF, Floor, GroupTiming, TimeChange, TimeVerdict, Timing
+from perfcli.model.timing import (
+    OUTCOME_OF,
+    WAITS,
+    Floor,
+    GroupTiming,
+    TimeChange,
+    TimeVerdict,
+    Timing,
+    choose_clock,
+)
 from perfcli.model.values import (
     BlobId,
     Device,
@@ -153,6 +165,7 @@ from perfcli.model.workload import (
 __all__ = [
     "ABOUT_NAMES",
     "BUDGET_SPENT",
+    "DEVICE_PRECISE",
     "GRAVEST_FIRST",
     "OUTCOME_OF",
     "PATCHED",
@@ -160,6 +173,7 @@ __all__ = [
     "PRECISIONS",
     "RANKS_PER_MACHINE",
     "TOO_SLOW",
+    "WAITS",
     "Access",
     "Allowance",
     "Appearance",
@@ -173,6 +187,7 @@ __all__ = [
     "Candidate",
     "Case",
     "Change",
+    "Clocks",
     "CollectiveTime",
     "Comparison",
     "Compilation",
@@ -183,6 +198,7 @@ __all__ = [
     "Cure",
     "Data",
     "Device",
+    "DeviceClock",
     "DeviceState",
     "Document",
     "Environment",
@@ -283,4 +299,5 @@ __all__ = [
     "Workload",
     "WrongResults",
     "best_candidate",
+    "choose_clock",
 ]

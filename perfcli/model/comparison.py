@@ -146,6 +146,9 @@ class Because:
     """Why it can't be told."""
     help: str = ""
     """What may tell: ``--budget 60``."""
+    clock: str = ""
+    """What the clock says that does not decide: ``step SAME, it waits for the host 62 % of the
+    time``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,3 +292,6 @@ class Rule:
     """Codes of findings about the same kernel that are consequences of this one."""
     of_run: Callable[[Run], Iterable[Finding]] = _nothing
     of_comparison: Callable[[Comparison], Iterable[Finding]] = _nothing
+    is_measured: Callable[[Comparison], bool] = lambda comparison: False
+    """Whether ``of_comparison`` measured what ``of_run`` can only estimate, so that nothing of the
+    latter is asked."""

@@ -13,7 +13,15 @@ from perfcli.model.values import Device, Scalar
 from perfcli.model.workload import CompileRequest
 
 SideName = Literal["base", "head"]
-RoundKind = Literal["step", "kernels"]
+RoundKind = Literal["step", "kernels", "device"]
+"""What a round times: the step as a program runs it; its launches one by one, by the profiler; or
+the device alone, which replays the step as a CUDA graph."""
+Clocks = Literal["both", "device", "step"]
+"""Whose time decides: the device's, which is busy for a part of the step at least, or the step's,
+in which it may wait for the host."""
+DeviceClock = Literal["", "graph", "profiler"]
+"""What tells the device's own time: a CUDA graph of the step, or the profiler's sum of kernels;
+empty where nothing does, as on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,8 @@ class MeasureRequest:
     turnstile: str = ""
     """A file that is locked by the worker that uses the device while both get ready; empty: each
     uses it as it likes."""
+    clocks: Clocks = "both"
+    """Whose time is asked for. Without the device's, no CUDA graph is taken of the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +169,12 @@ class Prepared:
     check: OutputCheck | None = None
     copy_bandwidth: float | None = None
     """Bytes per second of a large copy on this device, read and written."""
+    device_clock: DeviceClock = ""
+    """What this worker can tell the device's own time by."""
+    device_seconds: float | None = None
+    """The device's own seconds for a warm step, for planning only; None without a CUDA graph."""
+    no_graph: str = ""
+    """Why the step could not be taken as a CUDA graph, in a clause."""
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     """The user's own files that it imported; empty where it is stored."""
@@ -185,7 +201,8 @@ class Turn:
     """Holds one side's part of a round: each timed step's seconds, in order."""
 
     seconds: tuple[float, ...]
-    """The steps' seconds on the device, by events; on the CPU by the monotonic clock."""
+    """The steps' seconds on the device, by events; on the CPU by the monotonic clock. In rounds of
+    kind ``device`` those of a CUDA graph of the step."""
     wall: tuple[float, ...] = ()
     """The seconds until the host was free again, by the monotonic clock."""
     launches: tuple[tuple[float, ...], ...] = ()
@@ -223,6 +240,9 @@ class Round:
 PRECISE = "precise enough"
 BUDGET_SPENT = "budget spent"
 """Why a measurement ended that was not precise enough before."""
+DEVICE_PRECISE = "the device's time precise enough, the step's beyond the budget"
+"""Why a measurement ended early though one of its clocks is not precise: the rest of the budget
+could not have made it so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +271,7 @@ class Measurement:
     @property
     def ran_to_its_end(self) -> bool:
         """Return whether nothing cut it short."""
-        return self.stopped in (PRECISE, BUDGET_SPENT)
+        return self.stopped in (PRECISE, BUDGET_SPENT, DEVICE_PRECISE)
 
     @property
     def machine(self) -> Machine | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfcli.model.measurement import DeviceState, Prepared, SideName
+from perfcli.model.measurement import Clocks, DeviceClock, DeviceState, Prepared, SideName
 from perfcli.model.values import Outcome
 
 TimeVerdict = Literal["slower", "faster", "same", "unsure"]
@@ -56,13 +56,33 @@ class Floor:
     kernel: float = 0.0
     """The floor for one kernel's time."""
     margin: float | None = None
-    """SAME asks for an interval within this, however high the floor; None: within the floor."""
+    """SAME asks for an interval within this, whatever the floor; None: within the floor."""
 
     @property
     def inside(self) -> float:
         """Return what an interval has to lie within to be SAME, and so what it has to be narrow
         for."""
-        return self.relative if self.margin is None else min(self.relative, self.margin)
+        return self.relative if self.margin is None else self.margin
+
+
+WAITS = 0.1
+"""Share of a step in which the device waits for the host, from which the step counts as one that
+waits: what launching adds between kernels, beside a replayed graph, is less."""
+
+
+def choose_clock(
+    device: TimeChange | None, step: TimeChange, clocks: Clocks, *, waits: bool
+) -> Literal["device", "step"]:
+    """Return the clock that decides. Slower on either is slower. Else the device decides, which
+    sees what kernels cost whatever the host does; the step where it is FASTER and the device
+    the SAME, and where the device can't tell and the step does not wait for its host."""
+    if device is None or clocks == "step":
+        return "step"
+    if clocks == "device" or device.verdict == "slower":
+        return "device"
+    if step.verdict == "slower" or (device.verdict, step.verdict) == ("same", "faster"):
+        return "step"
+    return "step" if device.verdict == "unsure" and not waits else "device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +148,42 @@ class Timing:
     """Set where the times are those of two profilers' traces, which nobody took in turns: whether
     ``step`` is the time from step to step, or that in which the device was busy. Then ``wall`` is
     the former."""
+    device: TimeChange | None = None
+    """GPU only: the device's own time for a step, whatever the host does."""
+    device_floor: Floor | None = None
+    device_clock: DeviceClock = ""
+    """What told ``device``."""
+    no_graph: str = ""
+    """Why that is not a CUDA graph, in a clause."""
+    clocks: Clocks = "both"
+    """Whose time was asked to decide."""
+
+    @property
+    def clock(self) -> Literal["device", "step"]:
+        """Return the clock that decides."""
+        waits = (self.waiting or 0.0) >= WAITS
+        return choose_clock(self.device, self.step, self.clocks, waits=waits)
+
+    @property
+    def deciding(self) -> TimeChange:
+        """Return the change of the clock that decides: its verdict is that of the times."""
+        return self.device if self.device is not None and self.clock == "device" else self.step
+
+    @property
+    def deciding_floor(self) -> Floor:
+        if self.device_floor is not None and self.clock == "device":
+            return self.device_floor
+        return self.floor
+
+    @property
+    def waiting(self) -> float | None:
+        """Return the share of the step in which the device waits for the host, of the side that
+        waits more; None where the device's own time is not known."""
+        if self.device is None:
+            return None
+        sides = ((self.device.base, self.step.base), (self.device.head, self.step.head))
+        shares = [1 - busy / whole for busy, whole in sides if busy and whole]
+        return max(0.0, *shares) if shares else None
 
     def of(self, side: SideName) -> Prepared | None:
         """Return the side's first worker."""

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 import perfcli
 from perfcli.console.notes import Reporter
@@ -13,7 +14,16 @@ from perfcli.errors import OutOfMemory
 from perfcli.interleave import environments
 from perfcli.interleave.pair import Plan
 from perfcli.machine import noise_floors
-from perfcli.model import Floor, Machine, Prepared, Round, TimeChange
+from perfcli.model import (
+    DeviceClock,
+    Floor,
+    Machine,
+    Prepared,
+    Round,
+    RoundKind,
+    TimeChange,
+    Timing,
+)
 from perfcli.stats import floor as floors
 from perfcli.stats import series, stopping, verdict
 from perfcli.workflow.bench import Bench, Watch, begin, open_bench, race, suggest_smaller
@@ -28,6 +38,11 @@ class NoisePair:
 
     seed: int
     change: TimeChange
+    """Of the clock that decides."""
+    clock: str
+    step: TimeChange
+    device: TimeChange | None
+    """The device's own time, where a CUDA graph told it."""
     stopped: str
     seconds: float
     """Spent measuring."""
@@ -86,12 +101,17 @@ class PairSeries:
                 watch.end("failed")
                 raise
         watch.end(done.stopped, done.method, tuple(done.notes))
-        self.floor = self._floor()
-        steps = series.step_series(done.rounds)
+        self.floor, device_floor = self._floor("step"), self._floor("device")
         seconds = series.seconds_spent(done.rounds)
-        change = verdict.judge_step(steps, seconds, self.floor)
-        notes = tuple(done.notes)
-        self.found.append(NoisePair(plan.seed, change, done.stopped, seconds, begun.id, notes))
+        step = verdict.judge_step(series.step_series(done.rounds), seconds, self.floor)
+        replayed = series.clock_series(done.rounds, "device")
+        device = verdict.judge_step(replayed, seconds, device_floor) if replayed.base else None
+        timing = Timing(step, self.floor, device=device, clocks=plan.base.clocks)
+        if timing.clock == "device":
+            self.floor = device_floor
+        known = (timing.deciding, timing.clock, step, device, done.stopped, seconds, begun.id)
+        notes = (*dict.fromkeys(p.no_graph for p in done.prepared if p.no_graph), *done.notes)
+        self.found.append(NoisePair(plan.seed, *known, notes))
 
     def _ready(self, base: Prepared, head: Prepared) -> None:
         """Raise NotComparable."""
@@ -99,14 +119,15 @@ class PairSeries:
         environments.check(base, head, (request.variant, request.variant))
         self.machine = base.machine
 
-    def _floor(self) -> Floor:
+    def _floor(self, clock: Literal["step", "device"]) -> Floor:
         request = self.job.request
-        stored = noise_floors.load_floor(self.machine, request.scenario, request.params)
-        return floors.find_floor(self.setting.device, (), stored)
+        stored = noise_floors.load_floor(self.machine, request.scenario, request.params, clock)
+        by: DeviceClock = "graph" if clock == "device" else ""
+        return floors.find_floor(self.setting.device, (), stored, by)
 
-    def _enough(self, rounds: Sequence[Round]) -> str | None:
+    def _enough(self, rounds: Sequence[Round], kind: RoundKind) -> str | None:
         # Not by the stored floor: a high one would end each pair early, and so stay high.
-        return stopping.reason_to_stop(rounds, floors.ASSUMED[self.setting.device])
+        return stopping.reason_to_stop(rounds, floors.ASSUMED[self.setting.device], kind)
 
 
 def _plant(plan: Plan, share: float) -> Plan:
@@ -118,7 +139,8 @@ def _plant(plan: Plan, share: float) -> Plan:
 
 def prove_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
     """Return what all pairs prove together; None where they are too few."""
-    ratios = [m.change.ratio for m in done.found if m.change.ratio is not None]
+    ratios = [m.step.ratio for m in done.found if m.step.ratio is not None]
+    of_device = [m.device.ratio for m in done.found if m.device and m.device.ratio is not None]
     relative = floors.bound(ratios)
     if done.machine is None or relative is None:
         return None
@@ -138,13 +160,15 @@ def prove_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
         triton=machine.triton,
         driver=machine.driver,
         perfcli=perfcli.__version__,
+        device_relative=floors.bound(of_device) if len(of_device) == len(ratios) else None,
     )
 
 
 def _describe_pair(measured: NoisePair) -> noise_floors.FloorPair:
     """Return what is kept of a pair."""
-    c = measured.change
-    return noise_floors.FloorPair(c.ratio, c.low, c.high, c.verdict, c.rounds, measured.seed)
+    c, device = measured.step, measured.device
+    ratio = device.ratio if device else None
+    return noise_floors.FloorPair(c.ratio, c.low, c.high, c.verdict, c.rounds, measured.seed, ratio)
 
 
 def exit_code(found: Sequence[NoisePair]) -> int:

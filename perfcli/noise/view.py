@@ -47,16 +47,24 @@ def _write_title(done: PairSeries) -> str:
 def _list_rows(found: Sequence[NoisePair]) -> list[tuple[str, ...]]:
     return [
         (
-            str(number),
-            units.seconds(measured.change.base),
-            units.seconds(measured.change.head),
-            _write_change(measured.change.ratio),
-            _write_interval(measured.change),
-            units.count(measured.change.rounds),
-            measured.change.verdict.upper(),
+            f"{number}{name}",
+            units.seconds(change.base),
+            units.seconds(change.head),
+            _write_change(change.ratio),
+            _write_interval(change),
+            units.count(change.rounds),
+            change.verdict.upper(),
         )
         for number, measured in enumerate(found, 1)
+        for name, change in _list_clocks(measured)
     ]
+
+
+def _list_clocks(measured: NoisePair) -> list[tuple[str, TimeChange]]:
+    """Return each clock's change with its name, which is empty where there is one clock alone."""
+    if measured.device is None:
+        return [("", measured.step)]
+    return [(" device", measured.device), (" step", measured.step)]
 
 
 def _write_change(ratio: float | None) -> str:
@@ -74,8 +82,9 @@ def _write_interval(change: TimeChange) -> str:
 def _list_remarks(found: Sequence[NoisePair]) -> Iterator[str]:
     """Yield why a verdict is unsure, and what measuring had to say."""
     for number, measured in enumerate(found, 1):
-        if measured.change.why:
-            yield f"pair {number} is unsure: {measured.change.why}"
+        for name, change in _list_clocks(measured):
+            if change.why:
+                yield f"pair {number}{name} is unsure: {change.why}"
         yield from (units.printable(f"pair {number}: {note}") for note in measured.notes)
 
 
@@ -98,6 +107,12 @@ def _write_lesson(done: PairSeries, kept: noise_floors.StoredFloor | None) -> It
             f"that the next pair of identical variants differs by less"
             f"{use if kept.relative < least else ''}"
         )
+        if kept.device_relative is not None:
+            assumed = units.percent(floors.ASSUMED_OF_GRAPH)
+            use = f", and compare assumes {assumed} at least"
+            low = kept.device_relative < floors.ASSUMED_OF_GRAPH
+            floor = units.percent(kept.device_relative)
+            yield f"noise floor of the device's own time {floor}{use if low else ''}"
 
 
 def name_noise(done: PairSeries, kept: noise_floors.StoredFloor) -> str:
@@ -137,6 +152,7 @@ def describe_noise(
         "pairs": [_plain(measured) for measured in done.found],
         "used_floor": done.floor,
         "floor": kept.relative if kept else None,
+        "device_floor": kept.device_relative if kept else None,
         "factor": floors.factor(len(kept.pairs)) if kept else None,
         "confidence": kept.confidence if kept else None,
         "stored": path or None,

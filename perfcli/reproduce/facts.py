@@ -52,7 +52,7 @@ def read_pair(comparison: Comparison) -> Facts:
 def _slower(comparison: Comparison) -> float | None:
     verdict = comparison.estimate.verdict if comparison.estimate else "unsure"
     if comparison.timing is not None:
-        verdict = comparison.timing.step.verdict
+        verdict = comparison.timing.deciding.verdict
     return None if verdict == "unsure" else float(verdict == "slower")
 
 

@@ -4,7 +4,9 @@ What it sees: the number of launches of a step, of generated kernels and of libr
 how long the host is busy with them by estimate, against the estimated time of the device. It speaks
 only where the least that a host needs to launch them (5 µs each) is more than the most that the
 device needs to run them, and what it takes to replay them: no host is fast enough then.
-Constants and where they come from: docs/time_operators.md, "The host".
+Constants and where they come from: docs/time_operators.md, "The host". Where both clocks were
+measured on a GPU, no estimate is asked: it speaks where the device waits for at least a fifth of
+the step, by the step's time and the device's own, and says whether that came with the head.
 
 Why it costs: the device waits for its next launch, so that faster kernels gain nothing, and a
 kernel that is split in four takes four times as long, whatever it moves.
@@ -18,10 +20,22 @@ kernels that do not depend on each other into one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from perfcli import units
-from perfcli.model import Cost, Cure, Finding, HostEstimate, Rule, Run, StepEstimate
+from perfcli.model import (
+    Comparison,
+    Cost,
+    Cure,
+    Finding,
+    HostEstimate,
+    Rule,
+    Run,
+    SideName,
+    StepEstimate,
+    TimeChange,
+    Timing,
+)
 from perfcli.predict.savings import estimate_total
 from perfcli.predict.step import estimate_step
 
@@ -98,4 +112,88 @@ def _propose(run: Run) -> tuple[Cure, ...]:
     return tuple(cures)
 
 
-RULE = Rule("PC601", "the host decides", __doc__, of_run=_check)
+# --- measured ----------------------------------------------------------------------------------
+
+LEAST_WAITING = 0.2
+"""Share of a step in which the device waits: less is what launching adds to most short kernels."""
+
+
+def _is_measured(comparison: Comparison) -> bool:
+    return comparison.timing is not None and comparison.timing.waiting is not None
+
+
+def _check_measured(comparison: Comparison) -> Iterator[Finding]:
+    timing = comparison.timing
+    if timing is None or timing.device is None:
+        return
+    base, head = (_wait(*pair) for pair in _pair_times(timing.device, timing.step))
+    gone = base >= LEAST_WAITING > head
+    if max(base, head) < LEAST_WAITING:
+        return
+    waiting = base if gone else head
+    side, run = ("base", comparison.base) if gone else ("head", comparison.head)
+    busy, whole = _pair_times(timing.device, timing.step)[not gone]
+    # A head whose kernels became faster waits longer, too: that is no fault of it.
+    came = base < LEAST_WAITING and timing.step.verdict == "slower"
+    yield Finding(
+        code=RULE.code,
+        severity="warning" if came else "info",
+        headline=f"the step waits for the host {units.percent(round(waiting, 2))} of the time: it "
+        f"takes {units.seconds(whole)}, and the device {units.seconds(busy)} of that",
+        evidence=(
+            *_list_measured_launches(timing, side),
+            f"measured: {_SAID_BY[timing.device_clock]}",
+            f"waits in the base {units.percent(round(base, 2))} of the step, in the head "
+            f"{units.percent(round(head, 2))}",
+            *_list_obstacles(run),
+        ),
+        advice="record CUDA graphs: mode='reduce-overhead'; launch fewer kernels with more work",
+        cures=() if gone else _propose(run),
+        metric="waiting_seconds",
+        amount=whole - busy,
+        cost=_measure_cost(run, busy, whole),
+        subject="host",
+        on_base=gone,
+        appearance="gone" if gone else "new" if came else "same",
+    )
+
+
+_SAID_BY: Mapping[str, str] = {
+    "graph": "the step as it runs, and the same step replayed as a CUDA graph",
+    "profiler": "the step as it runs, and the sum of its kernels by the profiler",
+}
+
+
+def _pair_times(device: TimeChange, step: TimeChange) -> tuple[tuple[float, float], ...]:
+    """Return the device's seconds and the step's, of the base and of the head."""
+    pairs = ((device.base, step.base), (device.head, step.head))
+    return tuple((busy or 0.0, whole or busy or 0.0) for busy, whole in pairs)
+
+
+def _wait(busy: float, whole: float) -> float:
+    """Return the share of a step in which the device waits."""
+    return max(1 - busy / whole, 0.0) if whole else 0.0
+
+
+def _list_measured_launches(timing: Timing, side: SideName) -> Iterator[str]:
+    worker = timing.of(side)
+    if worker is not None and worker.launch_count:
+        generated = sum(launch.generated for launch in worker.launches)
+        count = units.plural(worker.launch_count, "launch", "launches")
+        yield f"{count} per step, {generated} of them of generated kernels"
+
+
+def _measure_cost(run: Run, busy: float, whole: float) -> Cost:
+    """Return what CUDA graphs would save: all that the device waits, if replaying them took the
+    host no longer than the device; at worst what the estimated replay leaves of it."""
+    replay = run.host.once + run.host.replay if run.host is not None else 0.0
+    saved = whole - max(busy, replay)
+    return Cost(saved, min(0.5 * saved, saved), whole - busy, saved / whole if whole else None)
+
+
+RULE = Rule(
+    *("PC601", "the host decides", __doc__),
+    of_run=_check,
+    of_comparison=_check_measured,
+    is_measured=_is_measured,
+)

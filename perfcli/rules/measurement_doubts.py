@@ -45,8 +45,8 @@ RANDOM = "fixed_layout"
 
 
 def _told(timing: Timing) -> bool:
-    """Return whether the step's verdict says that there is a difference."""
-    return timing.step.verdict in ("slower", "faster")
+    """Return whether the verdict of the times says that there is a difference."""
+    return timing.deciding.verdict in ("slower", "faster")
 
 
 def _states(timing: Timing) -> tuple[DeviceState, DeviceState] | None:
@@ -64,7 +64,7 @@ def _throttled(_: Comparison, timing: Timing) -> Iterator[Finding]:
     if sides:
         yield doubt(
             "throttling",
-            "; ".join(sides),
+            f"{'; '.join(sides)}{_both_clocks(timing)}",
             advice="repeat with another --seed: where it stays, that side draws more power or "
             "heat, and the slower clock belongs to its time",
             severity="warning",
@@ -94,7 +94,7 @@ def _others(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
     what = "GPU" if comparison.head.device == "cuda" else "cores"
     yield doubt(
         "other work",
-        f"other processes kept {units.percent(busiest)} of the {what} busy",
+        f"other processes kept {units.percent(busiest)} of the {what} busy{_both_clocks(timing)}",
         advice=f"free the {what}, or give a longer --budget; perfcli noise measures what can be "
         "told apart here",
         severity="warning",
@@ -102,11 +102,16 @@ def _others(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
     )
 
 
+def _both_clocks(timing: Timing) -> str:
+    """Return that the device's own time is none of an undisturbed device either."""
+    return ": the device's own time is longer for it, as the step's" if timing.device else ""
+
+
 def _addresses(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
     random = [p.side for p in timing.prepared if p.machine.facts.get(RANDOM) is False]
     if not random or comparison.head.device != "cpu":
         return
-    small = _told(timing) and abs((timing.step.ratio or 1.0) - 1) < ADDRESSES
+    small = _told(timing) and abs((timing.deciding.ratio or 1.0) - 1) < ADDRESSES
     yield doubt(
         "random addresses",
         "the system lays out memory at random: "
@@ -192,6 +197,8 @@ def _working_set(run: Run) -> int | None:
 
 
 def _host(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
+    if timing.device is not None:
+        return  # PC601 says so, of a share that is measured
     total, step = timing.kernels_total, timing.step
     pairs = [(total.base, step.base), (total.head, step.head)] if total else []
     shares = [of / whole for of, whole in pairs if of is not None and whole]
@@ -225,14 +232,15 @@ def _joined(_: Comparison, timing: Timing) -> Iterator[Finding]:
 
 
 def _few_rounds(_: Comparison, timing: Timing) -> Iterator[Finding]:
-    if timing.step.rounds < FEW_ROUNDS:
-        number = units.plural(timing.step.rounds, "round")
+    rounds = timing.deciding.rounds
+    if rounds < FEW_ROUNDS:
+        number = units.plural(rounds, "round")
         yield doubt(
             "few rounds",
             f"{number} of measuring: intervals are wide or missing",
             advice="give a longer --budget, or a smaller --preset",
             severity="warning",
-            amount=timing.step.rounds,
+            amount=rounds,
             code=CODE,
         )
 
@@ -267,13 +275,13 @@ def _unchecked(_: Comparison, timing: Timing) -> Iterator[Finding]:
 
 
 def _unexplained(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
-    left, change = timing.unexplained, timing.step.delta
+    left, change = timing.unexplained, timing.deciding.delta
     if left is None or not change or not _told(timing) or abs(left) <= UNEXPLAINED * abs(change):
         return
     graph = "; --cuda-graph leaves both out" if comparison.head.device == "cuda" else ""
     yield doubt(
         "unexplained",
-        f"the step's {units.signed(units.seconds, change)} are not its kernels': "
+        f"the {timing.clock}'s {units.signed(units.seconds, change)} are not its kernels': "
         f"{units.signed(units.seconds, left)} are explained by none",
         advice=f"look at launches and the host's time{graph}",
         severity="warning",

@@ -25,7 +25,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from perfcli.model import Device, Floor
+from perfcli.model import Device, DeviceClock, Floor
 from perfcli.stats.series import Series, _align, estimate
 from perfcli.stats.verdict import DECIDING
 
@@ -34,16 +34,24 @@ ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
 pairs, softmax over 4 MB, 2-core AMD EPYC, 2026-11-21): twice that. A busy one's do by more
 (docs/accuracy.md), which no floor covers. On an H200 they differed by 0.03 % for one kernel (5
 pairs), by 0.3 % for a step at the power limit (3 pairs): three times that (docs/noise.md)."""
+ASSUMED_OF_GRAPH = 0.005
+"""The assumed minimum of the device's own time, where it replays a CUDA graph: no host is in it.
+Pairs of steps without a host in them differed by 0.03 % for one kernel (docs/noise.md). Not yet
+measured for whole models at the power limit, where steps differed by 0.3 %."""
 FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
 
 def find_floor(
-    device: Device, controls: Sequence[Series], stored: tuple[float, str] | None = None
+    device: Device,
+    controls: Sequence[Series],
+    stored: tuple[float, str] | None = None,
+    clock: DeviceClock = "",
 ) -> Floor:
-    """Return the largest of the three. ``stored``: what ``perfcli noise`` found, with its
-    source."""
-    known = [(ASSUMED[device], "assumed")]
+    """Return the largest of the three. ``stored``: what ``perfcli noise`` found, with its source.
+    ``clock``: what tells the device's own time, where the floor is for that; else it is for the
+    step's."""
+    known = [(ASSUMED_OF_GRAPH if clock == "graph" else ASSUMED[device], "assumed")]
     if stored is not None:
         known.append(stored)
     controls = [control for control in controls if control.base]

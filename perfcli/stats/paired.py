@@ -56,6 +56,13 @@ def _turn_value(turn: Turn, *, wall: bool = False) -> float | None:
     return statistics.median(values if wall else turn.calm or values)
 
 
+def _launches_value(turn: Turn) -> float | None:
+    """Return the seconds that all launches of a step take on the device, the median over the steps
+    of a profiled turn; None where there are none, or the clock jumped."""
+    sums = [sum(launches) for launches in turn.launches if launches]
+    return statistics.median(sums) if sums and all(map(_is_time, sums)) else None
+
+
 def _log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
     """log(head / base) of each round.
 

@@ -30,7 +30,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from perfcli.model import Round
+from perfcli.model import Round, RoundKind
 from perfcli.stats import paired
 from perfcli.stats.paired import Estimate
 
@@ -70,6 +70,16 @@ def step_series(rounds: Iterable[Round], *, wall: bool = False) -> Series:
         lambda r: paired._turn_value(r.base, wall=wall),
         lambda r: paired._turn_value(r.head, wall=wall),
     )
+
+
+def clock_series(rounds: Iterable[Round], kind: RoundKind) -> Series:
+    """Return what one clock says: of rounds of kind ``kernels`` what all launches of a step take
+    together, of the other kinds the median of a turn's steps."""
+    if kind == "step":
+        return step_series(rounds)
+    value = paired._launches_value if kind == "kernels" else paired._turn_value
+    ours = [r for r in rounds if r.kind == kind]
+    return join(ours, lambda r: value(r.base), lambda r: value(r.head))
 
 
 def join(

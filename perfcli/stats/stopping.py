@@ -3,6 +3,11 @@
 It stops on precision, never on significance: a rule that stops as soon as the ratio looks unlike 1
 takes the moments at which noise looks like a change, and its intervals miss the truth. Looks are
 few (their numbers grow geometrically). ``bench/coverage.py`` has this rule in its loop.
+
+A step that waits for its host may scatter by more than any budget can narrow down. Where its
+interval, as far as the rest of the budget can shrink it, would still be too wide to say SAME, its
+clock is settled too, beside a device's own clock that can tell. That is judged by the width alone.
+``bench/two_clocks.py`` simulates both clocks.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfcli.model import PRECISE, Round
+from perfcli.model import DEVICE_PRECISE, PRECISE, Round, RoundKind
 from perfcli.stats import paired, series
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
@@ -24,6 +29,8 @@ FLOOR_SHARE = 1 / 4
 """At a third, with the interval over rounds alone, the error of a measurement was 0.7 % at the 95th
 percentile (simulated, floor 1.5 %, processes that differ by 0.25 %, 2026-11-21)."""
 EFFECT_SHARE = 1 / 10
+LEAST_HOPELESS_SECONDS = 3.0
+"""A width that is to say how wide the interval stays is looked at after so long."""
 
 
 def is_look(rounds: int) -> bool:
@@ -34,15 +41,35 @@ def is_look(rounds: int) -> bool:
     return look == rounds
 
 
-def reason_to_stop(rounds: Sequence[Round], floor: float) -> str | None:
-    """Return why measuring can stop now, or None: to go on. Rounds of all kinds may be passed;
-    those of kind ``step`` count. ``floor`` is relative (0.01: one percent): ``Floor.inside``, since
-    SAME needs an interval within the margin however high the floor."""
-    if not is_look(sum(r.kind == "step" for r in rounds)):
+def reason_to_stop(
+    rounds: Sequence[Round], floor: float, kind: RoundKind = "step", budget: float = math.inf
+) -> str | None:
+    """Return why the clock of these rounds needs no more of them, or None: to go on. Rounds of all
+    kinds may be passed; those of ``kind`` count. ``floor`` is relative (0.01: one percent):
+    ``Floor.inside``, since SAME needs an interval within the margin however high the floor.
+    ``budget``: the seconds that measuring may take, where another clock can tell, too."""
+    if not is_look(sum(r.kind == kind for r in rounds)):
         return None
-    if series.seconds_spent(rounds) < LEAST_SECONDS:
+    seconds = series.seconds_spent(rounds)
+    if seconds < LEAST_SECONDS:
         return None
-    return PRECISE if is_precise(series.step_series(rounds), floor) else None
+    times = series.clock_series(rounds, kind)
+    if is_precise(times, floor):
+        return PRECISE
+    hopeless = kind == "step" and seconds >= LEAST_HOPELESS_SECONDS
+    spent = sum(r.took for r in rounds if r.kind == kind)
+    if hopeless and _is_hopeless(times, floor, spent, budget - seconds):
+        return DEVICE_PRECISE
+    return None
+
+
+def _is_hopeless(times: Series, floor: float, spent: float, left: float) -> bool:
+    """Return whether the interval over rounds stays wider than the floor though all that is left
+    were spent on it: it narrows with the square root of the time."""
+    width = paired.estimate_logs(times.logs).half_width
+    if width is None or spent <= 0 or not math.isfinite(left):
+        return False
+    return width * math.sqrt(spent / (spent + max(left, 0.0))) > floor
 
 
 def is_precise(steps: Series, floor: float) -> bool:

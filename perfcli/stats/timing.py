@@ -9,11 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from perfcli.model import (
+    Clocks,
+    DeviceClock,
     DeviceState,
+    Floor,
     GroupTiming,
     KernelGroup,
     Measurement,
+    Prepared,
     Round,
+    RoundKind,
     Run,
     TimeChange,
     Timing,
@@ -81,9 +86,12 @@ def derive(
     head_run: Run,
     groups: Sequence[KernelGroup],
     stored_floor: tuple[float, str] | None = None,
+    stored_device_floor: tuple[float, str] | None = None,
+    clocks: Clocks = "both",
 ) -> Timing:
-    """Derive the times of the step and of each group of the comparison. ``stored_floor``: what
-    ``perfcli noise`` found (relative), and where that is from."""
+    """Derive the times of the step and of each group of the comparison. ``stored_floor``,
+    ``stored_device_floor``: what ``perfcli noise`` found for the step and for the device's own time
+    (relative), and where that is from. ``clocks``: whose time decides."""
     runs = (base_run, head_run)
     sides = parts._join_sides(measurement, runs)
     timed = parts._all_parts(measurement, runs, groups)
@@ -98,16 +106,18 @@ def derive(
     )
     changes = _adjust_verdicts([t.change(found.kernel) for t in timed])
     workers = tuple(p for p in (measurement.of("base"), measurement.of("head")) if p is not None)
-    return Timing(
+    clock = _name_clock(measurement.prepared)
+    of_device = floor.find_floor(measurement.device, controls, stored_device_floor, clock)
+    timing = Timing(
         step=step,
         floor=found,
         wall=_wall(measurement, found.relative),
         kernels_total=total,
-        groups=tuple(
-            _group(t, change, step, total, runs, _copy_bandwidth(measurement))
-            for t, change in zip(timed, changes, strict=True)
-        ),
-        unexplained=_unexplained(step, changes),
+        device=_time_device(measurement, clock, of_device),
+        device_floor=of_device if clock else None,
+        device_clock=clock,
+        no_graph=next((p.no_graph for p in measurement.prepared if p.no_graph), ""),
+        clocks=clocks,
         prepared=workers,
         seconds=seconds,
         seed=measurement.seed,
@@ -118,6 +128,38 @@ def derive(
         states=_average_sides(measurement.rounds),
         notes=(*measurement.notes, *_describe_dropped(steps.dropped, incomplete)),
     )
+    deciding = timing.deciding
+    return replace(
+        timing,
+        groups=tuple(
+            _group(t, change, deciding, total, runs, _copy_bandwidth(measurement))
+            for t, change in zip(timed, changes, strict=True)
+        ),
+        # By the profiler, the device's time is that of its kernels and leaves nothing else.
+        unexplained=_unexplained(deciding, changes)
+        if (timing.clock, clock) != ("device", "profiler")
+        else None,
+    )
+
+
+def _name_clock(prepared: Sequence[Prepared]) -> DeviceClock:
+    """Return what tells the device's own time on both sides: CUDA graphs only where all workers
+    have one."""
+    known = {each.device_clock for each in prepared}
+    if "" in known or not known:
+        return ""
+    return "graph" if known == {"graph"} else "profiler"
+
+
+def _time_device(measurement: Measurement, clock: DeviceClock, found: Floor) -> TimeChange | None:
+    """Return the device's own time for a step; None where nothing told it."""
+    if not clock:
+        return None
+    kind: RoundKind = "device" if clock == "graph" else "kernels"
+    times = series.clock_series(measurement.rounds, kind)
+    if not times.base:
+        return None
+    return verdict.judge_step(times, series.seconds_spent(measurement.rounds), found)
 
 
 def _copy_bandwidth(measurement: Measurement) -> float | None:
@@ -207,4 +249,4 @@ def is_broken_off(timing: Timing | None) -> bool:
     """Return whether Ctrl-C ended a measurement before there was enough for a verdict."""
     if timing is None or timing.stopped != "interrupted":
         return False
-    return timing.step.low is None or timing.seconds < stopping.LEAST_SECONDS
+    return timing.deciding.low is None or timing.seconds < stopping.LEAST_SECONDS

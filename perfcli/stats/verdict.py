@@ -2,9 +2,8 @@
 
 Being told apart from none and being larger than noise are two questions. SLOWER and FASTER need
 both: the 99 % interval excludes 1, and the estimate lies beyond the floor. SAME needs the 95 %
-interval to lie inside the margin, which is the floor where that is low: where noise hides a change
-of 3 %, two sides that differ by less are not the same. All else, and what cannot be computed, is
-UNSURE.
+interval to lie inside the margin, however high the floor: where noise hides a change of 3 %, two
+sides that differ by less are not the same. All else, and what cannot be computed, is UNSURE.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _decide(
     shown: Estimate, deciding: Estimate, floor: float, margin: float | None = None
 ) -> tuple[TimeVerdict, str]:
     """Return the verdict, and why it is unsure (else an empty text)."""
-    inside = floor if margin is None else min(floor, margin)
+    inside = floor if margin is None else margin
     if shown.ratio is None or shown.low is None or shown.high is None:
         return "unsure", shown.why
     beyond = max(shown.ratio, 1 / shown.ratio) > 1 + floor

@@ -28,7 +28,8 @@ FOLDER = Path(".perfcli") / "timings"
 # History of the file format; readers take every version up to FORMAT.
 # 1  header; lines {"prepared": …}, {"round": …}, {"end": …}
 # 2  a line {"start": …} before the first round
-FORMAT = 2
+# 3  rounds of kind "device"; device_clock, device_seconds and no_graph of workers
+FORMAT = 3
 KIND = "measurement"
 
 BROKEN_OFF = "broken off"

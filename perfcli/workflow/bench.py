@@ -28,6 +28,7 @@ from perfcli.model import (
     MeasureRequest,
     Prepared,
     Round,
+    RoundKind,
     SideName,
     StartPhase,
     Turn,
@@ -324,10 +325,13 @@ class _Referee:
         stored = noise_floors.load_floor(base.machine, run.scenario, run.params)
         self._inside = floor.find_floor(self._setting.device, (), stored).inside
 
-    def enough(self, rounds: Sequence[Round]) -> str | None:
+    def enough(self, rounds: Sequence[Round], kind: RoundKind) -> str | None:
         from perfcli.stats import stopping
 
-        return stopping.reason_to_stop(rounds, self._inside)
+        # Only beside a device's own clock may the step's be given up.
+        both = any(r.kind == "device" for r in rounds)
+        budget = self._setting.budget if both else math.inf
+        return stopping.reason_to_stop(rounds, self._inside, kind, budget)
 
 
 def _race_watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> MeasuredPair:

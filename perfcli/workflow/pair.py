@@ -13,6 +13,7 @@ from perfcli.errors import PerfcliError, WrongResult
 from perfcli.machine import noise_floors
 from perfcli.model import (
     GRAVEST_FIRST,
+    Clocks,
     Comparison,
     Judged,
     Judgement,
@@ -69,32 +70,41 @@ def load_pair(
 
     Raises PerfcliError where there are none, NotComparable where they are unlike.
     """
-    asked.refuse("two stored runs are compared as they are, with their newest measurement")
+    plain = replace(asked, clocks=None)
+    plain.refuse("two stored runs are compared as they are, with their newest measurement")
     ours, theirs = load_both(base, head, context)
     for side in (ours, theirs):
         tell_estimator(side.run, context.notes)
     comparison = gather_evidence(ours.run, theirs.run, allow)
     if not asked.no_time:
-        comparison = add_stored_times(comparison, context)
+        comparison = add_stored_times(comparison, context, asked.clocks or "both")
     return Pair(ours, theirs, comparison)
 
 
-def add_stored_times(comparison: Comparison, context: Context) -> Comparison:
+def add_stored_times(
+    comparison: Comparison, context: Context, clocks: Clocks = "both"
+) -> Comparison:
     """Return the comparison with the times of the newest measurement of both runs, or of the traces
-    that they were imported from; as it is where there are none."""
+    that they were imported from; as it is where there are none. ``clocks``: whose time decides."""
     found = timings.find_measurement(comparison.base.id, comparison.head.id)
     for text in found.remarks:
         context.notes.warn(text)
     if found.measurement is not None:
-        return _add_times(comparison, found.measurement)
+        return _add_times(comparison, found.measurement, clocks)
     traced = derive_traced(comparison.base, comparison.head, comparison.groups)
     return replace(comparison, timing=traced) if traced else comparison
 
 
-def _add_times(comparison: Comparison, measured: Measurement) -> Comparison:
+def _add_times(
+    comparison: Comparison, measured: Measurement, clocks: Clocks = "both"
+) -> Comparison:
     base, head = comparison.base, comparison.head
-    floor = noise_floors.load_floor(measured.machine, head.scenario, head.params)
-    return replace(comparison, timing=derive(measured, base, head, comparison.groups, floor))
+    of_step, of_device = (
+        noise_floors.load_floor(measured.machine, head.scenario, head.params, clock)
+        for clock in ("step", "device")
+    )
+    timing = derive(measured, base, head, comparison.groups, of_step, of_device, clocks)
+    return replace(comparison, timing=timing)
 
 
 def make_pair(
@@ -232,7 +242,7 @@ def measure_times(
         measured = bench.measure(comparison, setting, jobs, context, place)
     except WrongResult as error:
         return replace(comparison, wrong=_wrong_results(error))
-    return _add_times(comparison, measured)
+    return _add_times(comparison, measured, setting.asked.clocks or "both")
 
 
 def _wrong_results(error: WrongResult) -> WrongResults:

@@ -13,7 +13,7 @@ from perfcli.fake import measuring
 from perfcli.interleave import environments
 from perfcli.interleave.pair import Plan
 from perfcli.machine import driver, targets
-from perfcli.model import Device, MeasureRequest, SideName
+from perfcli.model import Clocks, Device, MeasureRequest, SideName
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.request import Question, choose_device
@@ -38,6 +38,8 @@ class MeasuringOptions:
     flush_l2: bool = False
     allow_env: tuple[str, ...] = ()
     no_time: bool = False
+    clocks: Clocks | None = None
+    """Whose time decides; None: of both."""
 
     @property
     def typed(self) -> list[str]:
@@ -51,6 +53,7 @@ class MeasuringOptions:
             "--cuda-graph": self.cuda_graph,
             "--flush-l2": self.flush_l2,
             "--allow-env": bool(self.allow_env),
+            "--time": self.clocks is not None,
         }
         return [name for name, given in values.items() if given]
 
@@ -93,6 +96,7 @@ class Setting:
             device_index=index,
             cuda_graph=self.asked.cuda_graph,
             flush_l2=self.asked.flush_l2,
+            clocks=self.asked.clocks or "both",
         )
 
 
@@ -145,7 +149,14 @@ def _check(device: Device, asked: MeasuringOptions) -> None:
         for name in ("--a-device", "--b-device", "--cuda-graph", "--flush-l2"):
             if name in asked.typed:
                 raise PerfcliError(f"{name} is about GPUs: leave it out with --device cpu")
+        if asked.clocks == "device":
+            raise PerfcliError("--time device is about GPUs: a CPU has one clock, the step's")
         return
+    if asked.cuda_graph and asked.clocks == "device":
+        raise PerfcliError(
+            "--cuda-graph makes the step's time the device's own: leave out --time device, or "
+            "--cuda-graph"
+        )
     if asked.threads is not None:
         raise PerfcliError("--threads is about the CPU: leave it out, or give --device cpu")
     count = driver.device_count()

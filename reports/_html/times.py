@@ -64,7 +64,7 @@ def _forest(comparison: Comparison, check: int) -> Forest:
     shown = rows[: MOST_ROWS + 1]
     xs = _scale(timing, [change for _, _, _, change in shown])
     bars = [_bar(number, *row, xs) for number, row in enumerate(shown)]
-    floor = timing.floor.relative
+    floor = timing.deciding_floor.relative
     return Forest(
         width=WIDTH,
         height=TOP + len(bars) * ROW + 4,
@@ -84,6 +84,8 @@ Named = tuple[str, str, str, TimeChange]
 
 def _rows(comparison: Comparison, timing: Timing, check: int) -> Iterator[Named]:
     """Name, address, mark and change."""
+    if timing.device is not None:
+        yield "device", "", timing.device.verdict, timing.device
     yield "step", "", timing.step.verdict, timing.step
     for group in order_by_change(timing):
         row = write_kernel_time(group, comparison)
@@ -100,7 +102,8 @@ def _link(comparison: Comparison, group: int, check: int) -> str:
 
 def _scale(timing: Timing, changes: Sequence[TimeChange]) -> Scale:
     """Return a scale from the least to the greatest change, with the noise floor on both sides."""
-    edges = [timing.floor.relative * 1.5, -timing.floor.relative * 1.5]
+    floor = timing.deciding_floor.relative
+    edges = [floor * 1.5, -floor * 1.5]
     for change in changes:
         edges += [edge - 1 for edge in (change.low, change.high, change.ratio) if edge]
     low, high = max(min(edges), -MOST_CHANGE), min(max(edges), MOST_CHANGE)

@@ -12,6 +12,7 @@ from perfcli.model import (
     Comparison,
     DeviceState,
     EstimatedChange,
+    Floor,
     GroupEstimate,
     GroupTiming,
     MemoryUse,
@@ -67,9 +68,11 @@ _TIMES_OF: Mapping[str, tuple[str, str]] = {
 def list_step_times(timing: Timing) -> list[TimeRow]:
     """Times, launches, memory, and how long it took to compile; what is known of either side."""
     first, last = _TIMES_OF[timing.traced]
+    by_profiler = timing.device_clock == "profiler"
     times = (
+        ("device", timing.device),
         (first, timing.step),
-        ("kernels together", timing.kernels_total),
+        ("kernels together", None if by_profiler else timing.kernels_total),
         (last, timing.wall),
     )
     known = [(title, c) for title, c in times if c and (c.base is not None or c.head is not None)]
@@ -232,6 +235,7 @@ def list_measured(timing: Timing) -> list[tuple[str, str]]:
     lines = [
         ("traced" if timing.traced else "measured", _write_method(timing)),
         ("allowance" if timing.traced else "floor", _write_floor(timing)),
+        *_list_clocks(timing),
         *_list_joined(timing),
     ]
     lines += _list_sides(timing, "device", _name_device)
@@ -258,7 +262,29 @@ def _write_floor(timing: Timing) -> str:
     kernel = f"; for one kernel {units.percent(floor.kernel)}" if floor.kernel else ""
     controls = sum(group.control for group in timing.groups)
     same = f"; {units.plural(controls, 'kernel')} with the same code" if controls else ""
-    return f"{units.percent(floor.relative)}, {floor.source}{kernel}{same}"
+    return f"{_write_relative(floor)}{kernel}{same}"
+
+
+def _write_relative(floor: Floor) -> str:
+    """Return ``0.5 %, assumed``."""
+    return f"{units.percent(floor.relative)}, {floor.source}"
+
+
+def _list_clocks(timing: Timing) -> Iterator[tuple[str, str]]:
+    """Yield what told the device's own time, why that is no CUDA graph, and how long the device
+    waits for the host."""
+    if timing.device_clock == "graph":
+        yield "clock", "the device's own time by a CUDA graph of the step, replayed"
+    elif timing.device_clock:
+        why = f": no CUDA graph, {timing.no_graph}" if timing.no_graph else ""
+        yield "clock", f"the device's own time by the profiler, all kernels together{why}"
+    if timing.device_floor is not None:
+        yield "", f"floor {_write_relative(timing.device_floor)}"
+    if timing.waiting is not None:
+        yield (
+            "",
+            f"the device waits for the host {units.percent(round(timing.waiting, 2))} of the step",
+        )
 
 
 def _list_joined(timing: Timing) -> Iterator[tuple[str, str]]:
@@ -436,7 +462,7 @@ def write_unexplained(timing: Timing) -> str:
     """Return what no kernel's time explains: gaps between kernels, and the host."""
     if timing.unexplained is None:
         return ""
-    total = timing.step.delta
+    total = timing.deciding.delta
     part = f" ({write_share(timing.unexplained / total)})" if total else ""
     return f"in no kernel: {units.signed(units.seconds, timing.unexplained)} of the change{part}"
 

@@ -25,7 +25,7 @@ def write_verdict(comparison: Comparison) -> str:
     SLOWER and FASTER where times decided, measured or estimated; WORSE and BETTER where what the
     code says did, or memory.
     """
-    time = comparison.timing.step.verdict if comparison.timing else None
+    time = comparison.timing.deciding.verdict if comparison.timing else None
     if time is None and comparison.estimate is not None and comparison.wrong is None:
         time = comparison.estimate.verdict
     if (time, comparison.outcome) in (("slower", "worse"), ("faster", "better")):

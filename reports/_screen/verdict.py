@@ -69,6 +69,8 @@ class FirstLines:
         if finding is not None:
             yield from self._caused(finding)
         if because is not None:
+            if because.clock:
+                yield "clock", because.clock, ()
             yield from self._measured(because)
             if because.sums:
                 yield "sum", because.sums, ()

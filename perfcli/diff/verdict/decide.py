@@ -175,10 +175,11 @@ def _weigh_times(comparison: Comparison, timing: Timing) -> _Weighed:
     """Return what measured times say, with the main cause of a change.
 
     Time and memory alone decide: SLOWER is worse, UNSURE is unknown; else memory that grew is
-    worse; else FASTER, or memory that shrank, is better. Spills, bytes, and findings about them
+    worse; else FASTER, or memory that shrank, is better. Whose time that is, the device's or the
+    step's: ``choose_clock`` in ``perfcli/model/timing.py``. Spills, bytes, and findings about them
     are what a step's time is made of: they explain it and overrule it no longer.
     """
-    time = _Statement(timing, OUTCOME_OF[timing.step.verdict])
+    time = _Statement(timing, OUTCOME_OF[timing.deciding.verdict])
     memory = _state_memory(_compare_memory(comparison, timing))
     if memory and _memory_decides(time.outcome, memory[0].outcome):
         return _weigh(memory[0], [time], comparison)
@@ -289,8 +290,8 @@ def _ask_counts(comparison: Comparison) -> list[_Statement]:
 def _find_main_cause(timing: Timing) -> GroupTiming | None:
     """Return what adds most to a change that is told apart from none, if it explains a part of it:
     of the kernels whose own change is sure, else of all."""
-    total = timing.step.delta
-    if not total or timing.step.verdict not in ("slower", "faster"):
+    total = timing.deciding.delta
+    if not total or timing.deciding.verdict not in ("slower", "faster"):
         return None
     for groups in ([g for g in timing.groups if _is_sure(g)], timing.groups):
         cause = max(groups, key=lambda g: (g.delta or 0.0) / total, default=None)

@@ -19,6 +19,7 @@ from perfcli.diff.verdict.decide import (
     _Weighed,
 )
 from perfcli.model import (
+    WAITS,
     Because,
     Change,
     Comparison,
@@ -348,7 +349,7 @@ def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
     )
     evidence = decided.evidence
     if isinstance(evidence, Timing):
-        because = _add_period(because, evidence)
+        because = _add_other_clock(_add_period(because, evidence), evidence)
         return _explain(because, comparison, evidence, weighed.cause)
     if isinstance(evidence, EstimatedChange):
         return _explain_estimate(because, comparison, evidence, weighed.cause_by_estimate)
@@ -383,10 +384,11 @@ def _explain(
     because: Because, comparison: Comparison, timing: Timing, cause: GroupTiming | None
 ) -> Because:
     """Return the reason with the main cause, or why it can't be told."""
-    if timing.step.verdict == "unsure":
+    deciding = timing.deciding
+    if deciding.verdict == "unsure":
         also = ", ".join(part for part in (because.also, _write_together(timing)) if part)
-        return replace(because, why=timing.step.why, help=_advise(timing), also=also)
-    if timing.step.verdict == "same":
+        return replace(because, why=deciding.why, help=_advise(timing), also=also)
+    if deciding.verdict == "same":
         also = ", ".join(part for part in (because.also, _name_slower(timing)) if part)
         return replace(because, also=also)
     if cause is None:
@@ -398,7 +400,7 @@ def _explain(
         because = _name_group(because, comparison, cause.group)
     if cause.control:
         because = replace(because, how="is the same code on both sides", sums="")
-    times, part = cause.change, (cause.delta or 0.0) / (timing.step.delta or 1.0)
+    times, part = cause.change, (cause.delta or 0.0) / (deciding.delta or 1.0)
     return replace(because, share=_write_share(times.base, times.head, part, _is_sure(cause)))
 
 
@@ -419,11 +421,38 @@ _NAMES = {"": "step", "step": "traced step", "busy": "traced kernels"}
 
 
 def _write_time(timing: Timing) -> str:
-    """Write ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], floor 1.5 %``."""
-    step = timing.step
+    """Write ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], floor 1.5 %``, or the same of the
+    device."""
+    change, floor = timing.deciding, timing.deciding_floor
     name, bound = _NAMES[timing.traced], "allowance" if timing.traced else "floor"
-    text = _write_seconds(name, step.base, step.head, step, _choose_decimals(timing))
-    return f"{text}, {bound} {units.percent(timing.floor.relative)}"
+    name = timing.clock if timing.clock == "device" else name
+    text = _write_seconds(name, change.base, change.head, change, _choose_decimals(timing))
+    return f"{text}, {bound} {units.percent(floor.relative)}"
+
+
+def _add_other_clock(because: Because, timing: Timing) -> Because:
+    """Return the reason with what the clock that does not decide says, and how long the device
+    waits for the host: ``step SAME, it waits for the host 62 % of the time``."""
+    if timing.device is None or timing.clocks != "both":
+        return replace(because, clock=_write_waiting(timing))
+    name, other = "device", timing.device
+    if timing.clock == "device":
+        name, other = "step", timing.step
+    change = ""
+    if other.verdict != "same" and other.ratio is not None:
+        change = f", {units.interval(other.ratio, other.low, other.high)}"
+    waiting = _write_waiting(timing)
+    text = f"{name} {other.verdict.upper()}{change}{f', {waiting}' if waiting else ''}"
+    return replace(because, clock=text)
+
+
+def _write_waiting(timing: Timing) -> str:
+    """Write ``it waits for the host 62 % of the time``; empty where it hardly does."""
+    waiting = timing.waiting
+    if waiting is None or waiting < WAITS:
+        return ""
+    subject = "it" if timing.clock == "device" or timing.clocks == "step" else "the step"
+    return f"{subject} waits for the host {units.percent(round(waiting, 2))} of the time"
 
 
 def _write_seconds(
@@ -474,8 +503,8 @@ def _write_together(timing: Timing) -> str:
 
 def _choose_decimals(timing: Timing) -> int:
     """Return one more than usual where a change of 1.53 % and a floor of 1.5 % would read alike."""
-    ratio = timing.step.ratio or 1.0
-    beyond = max(ratio, 1 / ratio) - 1 - timing.floor.relative
+    ratio = timing.deciding.ratio or 1.0
+    beyond = max(ratio, 1 / ratio) - 1 - timing.deciding_floor.relative
     return 2 if abs(beyond) < 0.001 else 0
 
 
@@ -506,6 +535,7 @@ def _join_times(because: Because) -> str:
         text += f"; {part}" if part else ""
     if because.why and because.also:  # it can't be told: this may be why
         text += f"; {because.also}"
+    text += f"; {because.clock}" if because.clock else ""
     return f"{text}, though {because.though}" if because.though else text
 
 
@@ -610,10 +640,10 @@ def _advise(timing: Timing) -> str:
         return between
     busiest = max((s.others_utilisation or 0.0 for s in timing.states.values()), default=0.0)
     quiet = f" (others kept {units.percent(busiest)} of it busy)" if busiest >= BUSY else ""
-    needed = _estimate_seconds(timing)
+    needed, floor = _estimate_seconds(timing), timing.deciding_floor
     budget = next((b for b in _BUDGETS if needed is not None and b >= needed), None)
     if needed is not None and needed <= timing.seconds:
-        what = "floor" if timing.floor.inside == timing.floor.relative else "margin"
+        what = "floor" if floor.inside == floor.relative else "margin"
         return f"the change is about as large as the {what}: a quieter machine may tell"
     if budget is None:
         return f"a quieter machine{quiet}"
@@ -623,7 +653,7 @@ def _advise(timing: Timing) -> str:
 def _advise_between(timing: Timing) -> str:
     """Say where the change is surely larger than the margin and not beyond the floor, so that no
     more time helps; else empty."""
-    step, floor = timing.step, timing.floor
+    step, floor = timing.deciding, timing.deciding_floor
     if step.ratio is None or step.low is None or step.high is None:
         return ""
     beyond_margin = step.low > 1 + floor.inside or step.high < 1 / (1 + floor.inside)
@@ -640,12 +670,12 @@ def _estimate_seconds(timing: Timing) -> float | None:
     """Return the seconds that would make it sure. The interval's width shrinks with the square root
     of the time spent; it has to be as narrow as what stops a measurement early: a quarter of the
     floor (of the margin, where that is lower), or a tenth of the change."""
-    step = timing.step
+    step = timing.deciding
     if step.ratio is None or not timing.seconds:
         return None
     if step.low is None or step.high is None:
         # As long as enough rounds for a 99 % interval take.
         return timing.seconds * _ROUNDS / step.rounds if 0 < step.rounds < _ROUNDS else None
     half = (step.high - step.low) / 2
-    wanted = max(timing.floor.inside / 4, abs(step.ratio - 1) / 10)
+    wanted = max(timing.deciding_floor.inside / 4, abs(step.ratio - 1) / 10)
     return timing.seconds * (half / wanted) ** 2 if wanted else None

@@ -33,6 +33,7 @@ from perfcli.model import (
     MeasureRequest,
     Prepared,
     Round,
+    RoundKind,
     Turn,
     Variant,
 )
@@ -64,7 +65,7 @@ class Kept:
         self.elapsed.append(elapsed)
 
 
-def never(rounds: Sequence[Round]) -> None:
+def never(rounds: Sequence[Round], kind: RoundKind) -> None:
     return None
 
 
@@ -136,7 +137,8 @@ def test_the_profiler_has_its_share_and_no_round_of_steps() -> None:
 def test_enough_is_asked_after_each_round_of_steps_and_ends_it() -> None:
     seen: list[int] = []
 
-    def enough(rounds: Sequence[Round]) -> str | None:
+    def enough(rounds: Sequence[Round], kind: RoundKind) -> str | None:
+        assert kind == "step"
         seen.append(len(steps(rounds)))
         return "precise enough" if len(steps(rounds)) == 7 else None
 
@@ -308,7 +310,7 @@ def test_a_side_that_does_not_even_fit_alone(side: str) -> None:
 
 def test_enough_and_interrupts_end_the_alternation_too() -> None:
     start, sink = starter("fail=crowded:base:prepare"), Kept()
-    stop = lambda rounds: "precise enough" if len(steps(rounds)) == 4 else None  # noqa: E731
+    stop = lambda rounds, kind: "precise enough" if len(steps(rounds)) == 4 else None  # noqa: E731
     measured = race(start, plan(budget=1e6), sink, stop)
     assert (measured.stopped, len(steps(sink.rounds))) == ("precise enough", 4)
     # the fifth worker of the alternation is that of the third round

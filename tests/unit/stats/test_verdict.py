@@ -177,11 +177,11 @@ def test_what_is_missing_is_unsure_with_its_reason(missing: Estimate) -> None:
     [
         (None, "noise floor of 25 %"),
         (0.25, "noise floor of 25 %"),
-        (0.5, "noise floor of 25 %"),
+        (0.5, "margin of 50 %"),
         (0.125, "margin of 12.5 %"),
     ],
 )
-def test_the_lower_of_floor_and_margin_is_named(margin: float | None, what: str) -> None:
+def test_the_margin_is_named_where_it_is_not_the_floor(margin: float | None, what: str) -> None:
     shown = interval(0.5, 2.0)
     assert verdict._decide(shown, shown, 0.25, margin)[1].endswith(f"reaches beyond the {what}")
 

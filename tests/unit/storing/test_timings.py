@@ -107,9 +107,19 @@ def test_other_files_are_no_measurements(text: str, tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path = timings._write(measurement(), tmp_path)
-    path.write_text(path.read_text().replace('"format":2', '"format":3'))
-    with pytest.raises(PerfcliError, match="has format 3, this perfcli reads up to 2: upgrade"):
+    path.write_text(path.read_text().replace('"format":3', '"format":4'))
+    with pytest.raises(PerfcliError, match="has format 4, this perfcli reads up to 3: upgrade"):
         timings.read(path)
+
+
+def test_the_first_format_has_no_clock_of_the_device(tmp_path: Path) -> None:
+    path = timings._write(measurement(), tmp_path)
+    text = path.read_text().replace('"format":3', '"format":1')
+    for later in ('"device_clock":"",', '"device_seconds":null,', '"no_graph":"",'):
+        assert later in text
+        text = text.replace(later, "")
+    path.write_text(text)
+    assert timings.read(path).prepared == measurement().prepared
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
