@@ -133,7 +133,7 @@ def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
         usual_fail_on="fail-on" not in table.values,
         max_age_days=_days(table),
         budget=table.amount("budget") or None,
-        clocks=table.choice("time", get_args(Clocks), "both"),  # type: ignore[arg-type]
+        clocks=table.choice("clock", get_args(Clocks), "both"),  # type: ignore[arg-type]
     )
     table.done()
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -407,6 +408,50 @@ def test_on_a_gpu_it_is_measured_where_it_is_asked_to(
     assert "--a-device 2: no such GPU, there is 0 to 1" in other.complaint
     threads = timed("ratio=1", *gpu[:4], "--threads", "1")
     assert "--threads is about the CPU" in threads.complaint
+
+
+GPU = ("compare", "rmsnorm", *MIX)
+
+
+@pytest.mark.parametrize(
+    ("plan", "typed", "code", "word", "first", "clock"),
+    [
+        ("device=1.03", (), 1, "SLOWER", "device ", "step SAME, it waits for the host 60 %"),
+        ("device=1.03", ("--time", "step"), 0, "SAME", "step ", ""),
+        ("ratio=1.1;device=1", (), 1, "SLOWER", "step ", "device SAME, the step waits for"),
+        ("ratio=1.1;device=1", ("--time", "device"), 0, "SAME", "device ", "it waits"),
+        ("device=1.03;graph=a reason", (), 1, "SLOWER", "device ", "step SAME, it waits"),
+    ],
+)
+def test_the_verdict_names_the_clock_that_decides(
+    timed: Any, a_gpu: None, plan: str, typed: Sequence[str], code: int, word: str, first: str,
+    clock: str,
+) -> None:  # fmt: skip
+    result = timed(f"busy=0.4;{plan}", *GPU, *typed, "--json", "c.json")
+    assert result.code == code
+    assert result.out.startswith(f"{word}  {first}")
+    assert clock in result.out
+    told = json.loads(Path("c.json").read_text())["timing"]
+    by_profiler, alone = "graph" in plan, "step" in typed
+    assert told["clock"] == first.strip()
+    assert told["waiting"] == (None if alone else pytest.approx(0.6, abs=0.05))
+    expected = None if alone else "profiler" if by_profiler else "graph"
+    assert told["device_clock"] == expected
+    assert ("no CUDA graph, a reason" in result.out) == by_profiler
+    # Stored raw: another clock may decide later.
+    again = timed("", "compare", *ids(), "--time", "step", "--quiet")
+    assert again.out.startswith("SLOWER" if plan.startswith("ratio") else "SAME")
+
+
+def test_a_clock_that_is_not_there_is_refused(timed: Any, a_gpu: None) -> None:
+    wrong = timed("ratio=1", *GPU, "--time", "both of them")
+    assert "--time both of them: both, device or step is expected" in wrong.complaint
+    cpu = timed("ratio=1", *CPU, "--time", "device")
+    assert "--time device is about GPUs: a CPU has one clock" in cpu.complaint
+    graph = timed("ratio=1", *GPU, "--time", "device", "--cuda-graph")
+    assert "--cuda-graph makes the step's time the device's own" in graph.complaint
+    target = timed("ratio=1", *GPU, "--target", "h100", "--time", "step")
+    assert "leave out --time" in target.complaint
 
 
 def test_a_torch_without_cuda_is_not_measured_on_the_gpu(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perfcli.machine import driver, targets
 from perfcli.machine import noise_floors as floors
 from perfcli.stats.floor import bound
 from perfcli.storing import timings
@@ -47,6 +48,28 @@ def test_identical_variants_are_the_same_and_give_a_floor(noise: Any) -> None:
     assert floor.relative == bound([pair.ratio for pair in floor.pairs if pair.ratio])
     assert len({pair.ratio for pair in floor.pairs}) == 3
     assert [pair.seed for pair in floor.pairs] == [1, 2, 3]
+
+
+def test_both_clocks_of_a_gpu_have_a_floor(
+    perfcli: Any, planned: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "device_count", lambda: 1)
+    monkeypatch.setattr(targets, "this_gpu", lambda: targets.get("h100"))
+    planned("noise=0.002;busy=0.4")
+    result = perfcli("noise", "rmsnorm", "--device", "cuda", "--pairs", "2", "--json", "n.json")
+    assert result.code == 0
+    rows = [line.split()[:2] for line in result.out.splitlines() if line[:2] in ("1 ", "2 ")]
+    assert rows == [["1", "device"], ["1", "step"], ["2", "device"], ["2", "step"]]
+    document = json.loads(Path("n.json").read_text())
+    ratios = [pair["device"]["ratio"] for pair in document["pairs"]]
+    assert document["device_floor"] == bound(ratios)
+    assert document["floor"] == bound([pair["step"]["ratio"] for pair in document["pairs"]])
+    ((_, known),) = floors.load_floors()
+    assert known is not None
+    assert known.floors[0].device_relative == document["device_floor"]
+    planted = ("noise", "rmsnorm", "--device", "cuda", "--pairs", "1", "--slow-head", "3")
+    assert perfcli(*planted).code == 1
+    assert perfcli(*planted, "--time", "step").code == 1
 
 
 def test_json_has_each_pair_and_the_floor(noise: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -21,6 +23,7 @@ from perfcli.interleave.pair import (
     PROFILED_SHARE,
     PROFILED_STEPS,
     RELAYOUT_SECONDS,
+    SECOND_SHARE,
     MeasuredPair,
     Plan,
     Race,
@@ -28,6 +31,7 @@ from perfcli.interleave.pair import (
 )
 from perfcli.model import (
     Ask,
+    Clocks,
     CompileRequest,
     Device,
     MeasureRequest,
@@ -37,7 +41,7 @@ from perfcli.model import (
     Turn,
     Variant,
 )
-from perfcli.stats import paired
+from perfcli.stats import paired, stopping
 
 Failed = list[str]
 
@@ -330,6 +334,76 @@ def test_enough_and_interrupts_end_the_alternation_too() -> None:
     start = starter("fail=interrupt:base:1")
     with pytest.raises(KeyboardInterrupt):
         alternating._Alternation(plan(), start, never, Kept(), clock=start.clock).run()
+
+
+# --- two clocks ------------------------------------------------------------------------------
+
+
+def two_clocks(
+    text: str, clocks: Clocks = "both", budget: float = 4.0, enough: Any = None
+) -> tuple[Kept, MeasuredPair]:
+    asked = plan(device="cuda", budget=budget)
+    base, head = (replace(side, clocks=clocks) for side in (asked.base, asked.head))
+    sink = Kept()
+
+    def precise(rounds: Sequence[Round], kind: RoundKind) -> str | None:
+        return stopping.reason_to_stop(rounds, 0.01, kind, budget)
+
+    asked = replace(asked, base=base, head=head)
+    return sink, race(starter(text), asked, sink, enough or precise)
+
+
+def kinds(sink: Kept) -> Counter[str]:
+    return Counter(each.kind for each in sink.rounds)
+
+
+def test_the_device_is_timed_beside_the_step_and_comes_first() -> None:
+    sink, measured = two_clocks("busy=0.5;noise=0.001;device=1.01")
+    seconds = [r.head.seconds[0] for r in sink.rounds if r.kind == "device"]
+    assert statistics.median(seconds) == pytest.approx(2.02e-3, rel=2e-3)
+    assert kinds(sink).keys() == {"step", "device", "kernels"}
+    assert measured.stopped == "precise enough"
+    waits = [r.at for r in sink.rounds if r.kind == "step"]
+    assert waits[0] == 0.0
+
+
+def test_the_budget_goes_to_the_device_until_it_is_settled() -> None:
+    sink, measured = two_clocks("busy=0.5", budget=10.0, enough=never)
+    took = Counter[str]()
+    for each in sink.rounds:
+        took[each.kind] += each.took
+    assert measured.stopped == "budget spent"
+    assert took["device"] / 10.0 == pytest.approx(1 - 0.25 - SECOND_SHARE, abs=0.05)
+    assert took["step"] / 10.0 == pytest.approx(SECOND_SHARE, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "clocks", "wanted"),
+    [
+        ("busy=0.5", "step", {"step", "kernels"}),
+        ("busy=0.5;graph=why", "both", {"step", "kernels"}),
+        ("busy=0.5", "device", {"step", "device", "kernels"}),
+    ],
+)
+def test_no_graph_is_replayed_where_there_is_none_or_nobody_asks(
+    text: str, clocks: Clocks, wanted: set[str]
+) -> None:
+    sink, measured = two_clocks(text, clocks)
+    assert kinds(sink).keys() == wanted
+    assert measured.stopped == "precise enough"
+    assert {p.no_graph for p in sink.workers} == ({"why"} if "graph" in text else {""})
+
+
+def test_a_cpu_has_one_clock() -> None:
+    sink = Kept()
+    race(starter("busy=0.5"), plan(), sink)
+    assert kinds(sink).keys() == {"step", "kernels"}
+    assert {p.device_clock for p in sink.workers} == {""}
+
+
+def test_sides_that_alternate_replay_their_graphs_as_well() -> None:
+    sink, _ = two_clocks("busy=0.5;fail=crowded:base:prepare", budget=60.0)
+    assert kinds(sink)["device"] == kinds(sink)["step"] == kinds(sink)["kernels"] > 3
 
 
 # --- how long a turn is ----------------------------------------------------------------------
