@@ -16,7 +16,7 @@ from typing import Protocol
 
 from perfcli.model import (
     BUDGET_SPENT,
-    DEVICE_PRECISE,
+    STEP_WAITS,
     Ask,
     Device,
     MeasureRequest,
@@ -45,12 +45,15 @@ SLOW_STEP_SECONDS = 1.0
 PROFILED_SHARE = 0.25
 """The share of the time spent on rounds with the profiler attached, for the times of single
 kernels."""
+PROFILED_BESIDE = 0.1
+"""The same where the device's own time is told by CUDA graphs: then single kernels explain it, and
+no longer tell it."""
 PROFILED_STEPS = 3
 LONG_STEP_SECONDS = 0.01
 """A step from which one is profiled per turn: single kernels need 8 rounds for a verdict."""
 MOST_REPLAYS = 100
 """Of a CUDA graph in a turn: the host is ahead of all of them."""
-SECOND_SHARE = 0.2
+SECOND_SHARE = 0.15
 """The share of the time that the clock which does not come first has at least, until it is precise
 enough: both see the machine over the whole measurement."""
 
@@ -75,7 +78,10 @@ def ask_for(kind: RoundKind, step_seconds: float, device: Device) -> Ask:
         return Ask(kind, 1, warmup)
     if kind == "device":
         # Nothing but the device has a part in it: one replay knows as much as the median of three.
+        # One that takes a whole turn finds its caches cold for a thousandth of it; without another
+        # one before it, both sides see the same clock.
         replays = round(TURN_SECONDS[device] / max(step_seconds, 1e-9))
+        warmup = 0 if step_seconds >= LONG_STEP_SECONDS else 1
         return Ask(kind, min(max(replays, 1), MOST_REPLAYS), warmup)
     if kind == "kernels":
         return Ask(kind, 1 if step_seconds >= LONG_STEP_SECONDS else PROFILED_STEPS, warmup)
@@ -120,8 +126,8 @@ def order_clocks(plan: Plan, prepared: Sequence[Prepared]) -> tuple[RoundKind, .
 
 
 def name_reason(reasons: Sequence[str]) -> str:
-    """Return why a measurement ends whose clocks are settled for these reasons."""
-    return DEVICE_PRECISE if DEVICE_PRECISE in reasons else reasons[0]
+    """Return why a measurement ends whose clocks are settled for these reasons: the weakest."""
+    return STEP_WAITS if STEP_WAITS in reasons else reasons[0]
 
 
 @dataclass(slots=True)
@@ -258,7 +264,8 @@ class Race:
         for, has one to the end."""
         if not self._has_step(process):
             return "step"
-        if self.plan.kernels and self._spent["kernels"] <= PROFILED_SHARE * elapsed:
+        profiled = PROFILED_BESIDE if "device" in self._clocks else PROFILED_SHARE
+        if self.plan.kernels and self._spent["kernels"] <= profiled * elapsed:
             return "kernels"
         left = [kind for kind in self._clocks if kind not in self._settled]
         for kind in left[1:]:

@@ -91,8 +91,8 @@ from perfcli.model.kernel import (
 )
 from perfcli.model.measurement import (
     BUDGET_SPENT,
-    DEVICE_PRECISE,
     PRECISE,
+    STEP_WAITS,
     Ask,
     Clocks,
     DeviceClock,
@@ -165,13 +165,13 @@ from perfcli.model.workload import (
 __all__ = [
     "ABOUT_NAMES",
     "BUDGET_SPENT",
-    "DEVICE_PRECISE",
     "GRAVEST_FIRST",
     "OUTCOME_OF",
     "PATCHED",
     "PRECISE",
     "PRECISIONS",
     "RANKS_PER_MACHINE",
+    "STEP_WAITS",
     "TOO_SLOW",
     "WAITS",
     "Access",

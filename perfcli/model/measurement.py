@@ -240,9 +240,8 @@ class Round:
 PRECISE = "precise enough"
 BUDGET_SPENT = "budget spent"
 """Why a measurement ended that was not precise enough before."""
-DEVICE_PRECISE = "the device's time precise enough, the step's beyond the budget"
-"""Why a measurement ended early though one of its clocks is not precise: the rest of the budget
-could not have made it so."""
+STEP_WAITS = "the device's time precise enough; the step waits for its host"
+"""Why a measurement ended early though the step's clock is not precise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +270,7 @@ class Measurement:
     @property
     def ran_to_its_end(self) -> bool:
         """Return whether nothing cut it short."""
-        return self.stopped in (PRECISE, BUDGET_SPENT, DEVICE_PRECISE)
+        return self.stopped in (PRECISE, BUDGET_SPENT, STEP_WAITS)
 
     @property
     def machine(self) -> Machine | None:

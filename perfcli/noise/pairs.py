@@ -6,7 +6,6 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal
 
 import perfcli
 from perfcli.console.notes import Reporter
@@ -22,10 +21,10 @@ from perfcli.model import (
     Round,
     RoundKind,
     TimeChange,
-    Timing,
 )
 from perfcli.stats import floor as floors
-from perfcli.stats import series, stopping, verdict
+from perfcli.stats import stopping
+from perfcli.stats.timing import judge_clocks
 from perfcli.workflow.bench import Bench, Watch, begin, open_bench, race, suggest_smaller
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
@@ -101,17 +100,15 @@ class PairSeries:
                 watch.end("failed")
                 raise
         watch.end(done.stopped, done.method, tuple(done.notes))
-        self.floor, device_floor = self._floor("step"), self._floor("device")
-        seconds = series.seconds_spent(done.rounds)
-        step = verdict.judge_step(series.step_series(done.rounds), seconds, self.floor)
-        replayed = series.clock_series(done.rounds, "device")
-        device = verdict.judge_step(replayed, seconds, device_floor) if replayed.base else None
-        timing = Timing(step, self.floor, device=device, clocks=plan.base.clocks)
-        if timing.clock == "device":
-            self.floor = device_floor
-        known = (timing.deciding, timing.clock, step, device, done.stopped, seconds, begun.id)
+        by_graph = any(r.kind == "device" for r in done.rounds)
+        of_step, of_device = (self._load_floor(clock) for clock in ("step", "device"))
+        clock: DeviceClock = "graph" if by_graph else ""
+        found = judge_clocks(done.rounds, setting.device, clock, (), of_step, of_device)
+        found = replace(found, clocks=plan.base.clocks)
+        self.floor = found.deciding_floor
+        known = (found.deciding, found.clock, found.step, found.device, done.stopped)
         notes = (*dict.fromkeys(p.no_graph for p in done.prepared if p.no_graph), *done.notes)
-        self.found.append(NoisePair(plan.seed, *known, notes))
+        self.found.append(NoisePair(plan.seed, *known, found.seconds, begun.id, notes))
 
     def _ready(self, base: Prepared, head: Prepared) -> None:
         """Raise NotComparable."""
@@ -119,11 +116,9 @@ class PairSeries:
         environments.check(base, head, (request.variant, request.variant))
         self.machine = base.machine
 
-    def _floor(self, clock: Literal["step", "device"]) -> Floor:
+    def _load_floor(self, clock: str) -> tuple[float, str] | None:
         request = self.job.request
-        stored = noise_floors.load_floor(self.machine, request.scenario, request.params, clock)
-        by: DeviceClock = "graph" if clock == "device" else ""
-        return floors.find_floor(self.setting.device, (), stored, by)
+        return noise_floors.load_floor(self.machine, request.scenario, request.params, clock)
 
     def _enough(self, rounds: Sequence[Round], kind: RoundKind) -> str | None:
         # Not by the stored floor: a high one would end each pair early, and so stay high.

@@ -131,7 +131,8 @@ def _check_measured(comparison: Comparison) -> Iterator[Finding]:
     if max(base, head) < LEAST_WAITING:
         return
     waiting = base if gone else head
-    side, run = ("base", comparison.base) if gone else ("head", comparison.head)
+    side: SideName = "base" if gone else "head"
+    run = comparison.base if gone else comparison.head
     busy, whole = _pair_times(timing.device, timing.step)[not gone]
     # A head whose kernels became faster waits longer, too: that is no fault of it.
     came = base < LEAST_WAITING and timing.step.verdict == "slower"

@@ -38,6 +38,10 @@ ASSUMED_OF_GRAPH = 0.005
 """The assumed minimum of the device's own time, where it replays a CUDA graph: no host is in it.
 Pairs of steps without a host in them differed by 0.03 % for one kernel (docs/noise.md). Not yet
 measured for whole models at the power limit, where steps differed by 0.3 %."""
+ASSUMED_WAITING = 0.03
+"""The assumed minimum of a step that waits for its host, whose time is that of two Python
+processes: on a CPU, such differ by 1 to 4 % where their addresses do. What ``perfcli noise`` stored
+takes its place."""
 FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
@@ -47,11 +51,15 @@ def find_floor(
     controls: Sequence[Series],
     stored: tuple[float, str] | None = None,
     clock: DeviceClock = "",
+    *,
+    waits: bool = False,
 ) -> Floor:
     """Return the largest of the three. ``stored``: what ``perfcli noise`` found, with its source.
     ``clock``: what tells the device's own time, where the floor is for that; else it is for the
-    step's."""
+    step's, of which ``waits`` says whether it waits for its host."""
     known = [(ASSUMED_OF_GRAPH if clock == "graph" else ASSUMED[device], "assumed")]
+    if waits and stored is None:
+        known.append((ASSUMED_WAITING, "assumed of a step that waits for its host"))
     if stored is not None:
         known.append(stored)
     controls = [control for control in controls if control.base]

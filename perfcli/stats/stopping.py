@@ -4,21 +4,23 @@ It stops on precision, never on significance: a rule that stops as soon as the r
 takes the moments at which noise looks like a change, and its intervals miss the truth. Looks are
 few (their numbers grow geometrically). ``bench/coverage.py`` has this rule in its loop.
 
-A step that waits for its host may scatter by more than any budget can narrow down. Where its
-interval, as far as the rest of the budget can shrink it, would still be too wide to say SAME, its
-clock is settled too, beside a device's own clock that can tell. That is judged by the width alone.
+A step that waits for its host scatters by more than a budget can narrow down, and what one process
+has and the other has not lasts for seconds. Beside a device's own clock that can tell, such a step
+is measured for a while and no longer, but where it looks like a change: then it goes on, and has to
+look like one still when more is known.
 ``bench/two_clocks.py`` simulates both clocks.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
-from perfcli.model import DEVICE_PRECISE, PRECISE, Round, RoundKind
+from perfcli.model import PRECISE, STEP_WAITS, WAITS, Round, RoundKind
 from perfcli.stats import paired, series
 from perfcli.stats.paired import Estimate
-from perfcli.stats.series import Series
+from perfcli.stats.series import STRETCHES_FROM, Series
 
 LEAST_SECONDS = 1.0
 """What the machine does for a while is in all rounds of less than that, and on a CPU they have few
@@ -29,8 +31,9 @@ FLOOR_SHARE = 1 / 4
 """At a third, with the interval over rounds alone, the error of a measurement was 0.7 % at the 95th
 percentile (simulated, floor 1.5 %, processes that differ by 0.25 %, 2026-11-21)."""
 EFFECT_SHARE = 1 / 10
-LEAST_HOPELESS_SECONDS = 3.0
-"""A width that is to say how wide the interval stays is looked at after so long."""
+WAITING_SECONDS, CONFIRMING_SECONDS = 5.0, 15.0
+"""How long a step that waits for its host is measured at most, beside the device's own time, and at
+least where it looks like a change."""
 
 
 def is_look(rounds: int) -> bool:
@@ -41,35 +44,41 @@ def is_look(rounds: int) -> bool:
     return look == rounds
 
 
-def reason_to_stop(
-    rounds: Sequence[Round], floor: float, kind: RoundKind = "step", budget: float = math.inf
-) -> str | None:
+def reason_to_stop(rounds: Sequence[Round], floor: float, kind: RoundKind = "step") -> str | None:
     """Return why the clock of these rounds needs no more of them, or None: to go on. Rounds of all
     kinds may be passed; those of ``kind`` count. ``floor`` is relative (0.01: one percent):
-    ``Floor.inside``, since SAME needs an interval within the margin however high the floor.
-    ``budget``: the seconds that measuring may take, where another clock can tell, too."""
+    ``Floor.inside``, since SAME needs an interval within the margin however high the floor."""
     if not is_look(sum(r.kind == kind for r in rounds)):
         return None
     seconds = series.seconds_spent(rounds)
     if seconds < LEAST_SECONDS:
         return None
     times = series.clock_series(rounds, kind)
+    waits = kind == "step" and _waits(times, rounds)
+    if waits and _looks_changed(times) and seconds < CONFIRMING_SECONDS:
+        return None
     if is_precise(times, floor):
         return PRECISE
-    hopeless = kind == "step" and seconds >= LEAST_HOPELESS_SECONDS
-    spent = sum(r.took for r in rounds if r.kind == kind)
-    if hopeless and _is_hopeless(times, floor, spent, budget - seconds):
-        return DEVICE_PRECISE
-    return None
+    told = waits and seconds >= WAITING_SECONDS and len(times.base) >= STRETCHES_FROM
+    return STEP_WAITS if told and not _looks_changed(times) else None
 
 
-def _is_hopeless(times: Series, floor: float, spent: float, left: float) -> bool:
-    """Return whether the interval over rounds stays wider than the floor though all that is left
-    were spent on it: it narrows with the square root of the time."""
-    width = paired.estimate_logs(times.logs).half_width
-    if width is None or spent <= 0 or not math.isfinite(left):
+def _looks_changed(times: Series) -> bool:
+    """Return whether the 99 % interval excludes no change, as far as it is known by now."""
+    found = series.estimate(times, 0.99)
+    return found.low is not None and found.high is not None and not found.low <= 1 <= found.high
+
+
+def _waits(steps: Series, rounds: Sequence[Round]) -> bool:
+    """Return whether the device waits for the host in a good part of each step, by rounds that
+    replay a CUDA graph of it."""
+    device = series.clock_series(rounds, "device")
+    if not device.base:
         return False
-    return width * math.sqrt(spent / (spent + max(left, 0.0))) > floor
+    sides = ((device.base, steps.base), (device.head, steps.head))
+    return all(
+        statistics.median(busy) <= (1 - WAITS) * statistics.median(whole) for busy, whole in sides
+    )
 
 
 def is_precise(steps: Series, floor: float) -> bool:

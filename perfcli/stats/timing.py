@@ -9,22 +9,23 @@ from dataclasses import replace
 from typing import Any
 
 from perfcli.model import (
+    WAITS,
     Clocks,
+    Device,
     DeviceClock,
     DeviceState,
-    Floor,
     GroupTiming,
     KernelGroup,
     Measurement,
     Prepared,
     Round,
-    RoundKind,
     Run,
     TimeChange,
     Timing,
 )
 from perfcli.stats import floor, parts, series, stopping, verdict
 from perfcli.stats.parts import Part, _TimedPart
+from perfcli.stats.series import Series
 
 LEVEL = 0.05
 
@@ -96,37 +97,34 @@ def derive(
     sides = parts._join_sides(measurement, runs)
     timed = parts._all_parts(measurement, runs, groups)
     controls = [t.series for t in timed if t.control]
-    found = floor.find_floor(measurement.device, controls, stored_floor)
-    steps = series.step_series(measurement.rounds)
-    seconds = series.seconds_spent(measurement.rounds)
-    step = verdict.judge_step(steps, seconds, found)
+    clock = _name_clock(measurement.prepared)
+    judged = judge_clocks(
+        measurement.rounds, measurement.device, clock, controls, stored_floor, stored_device_floor
+    )
+    found = judged.floor
     profiled, incomplete = parts._profiled_rounds(measurement, sides)
     total = (
         verdict.judge_change(parts._total(profiled, sides), found.relative) if profiled else None
     )
     changes = _adjust_verdicts([t.change(found.kernel) for t in timed])
     workers = tuple(p for p in (measurement.of("base"), measurement.of("head")) if p is not None)
-    clock = _name_clock(measurement.prepared)
-    of_device = floor.find_floor(measurement.device, controls, stored_device_floor, clock)
-    timing = Timing(
-        step=step,
-        floor=found,
+    timing = replace(
+        judged,
         wall=_wall(measurement, found.relative),
         kernels_total=total,
-        device=_time_device(measurement, clock, of_device),
-        device_floor=of_device if clock else None,
-        device_clock=clock,
         no_graph=next((p.no_graph for p in measurement.prepared if p.no_graph), ""),
         clocks=clocks,
         prepared=workers,
-        seconds=seconds,
         seed=measurement.seed,
         method=measurement.method,
         stopped=measurement.stopped,
         measurement=measurement.id,
         joined=parts._count_known(workers, [s for s in sides if s.parts]),
         states=_average_sides(measurement.rounds),
-        notes=(*measurement.notes, *_describe_dropped(steps.dropped, incomplete)),
+        notes=(
+            *measurement.notes,
+            *_describe_dropped(series.step_series(measurement.rounds).dropped, incomplete),
+        ),
     )
     deciding = timing.deciding
     return replace(
@@ -151,15 +149,31 @@ def _name_clock(prepared: Sequence[Prepared]) -> DeviceClock:
     return "graph" if known == {"graph"} else "profiler"
 
 
-def _time_device(measurement: Measurement, clock: DeviceClock, found: Floor) -> TimeChange | None:
-    """Return the device's own time for a step; None where nothing told it."""
-    if not clock:
-        return None
-    kind: RoundKind = "device" if clock == "graph" else "kernels"
-    times = series.clock_series(measurement.rounds, kind)
-    if not times.base:
-        return None
-    return verdict.judge_step(times, series.seconds_spent(measurement.rounds), found)
+def judge_clocks(
+    rounds: Sequence[Round],
+    device: Device,
+    clock: DeviceClock,
+    controls: Sequence[Series] = (),
+    stored_floor: tuple[float, str] | None = None,
+    stored_device_floor: tuple[float, str] | None = None,
+) -> Timing:
+    """Return the times of the step and, where ``clock`` tells it, of the device alone, each judged
+    by its floor. A step that waits for its host has one of its own: two processes of the same
+    Python differ by more than two of the same kernels."""
+    seconds = series.seconds_spent(rounds)
+    steps = series.step_series(rounds)
+    found = floor.find_floor(device, controls, stored_floor)
+    timing = Timing(verdict.judge_step(steps, seconds, found), found, seconds=seconds)
+    times = series.clock_series(rounds, "device" if clock == "graph" else "kernels")
+    if not clock or not times.base:
+        return timing
+    of_device = floor.find_floor(device, controls, stored_device_floor, clock)
+    own = verdict.judge_step(times, seconds, of_device)
+    timing = replace(timing, device=own, device_floor=of_device, device_clock=clock)
+    if (timing.waiting or 0.0) < WAITS:
+        return timing
+    found = floor.find_floor(device, controls, stored_floor, waits=True)
+    return replace(timing, step=verdict.judge_step(steps, seconds, found), floor=found)
 
 
 def _copy_bandwidth(measurement: Measurement) -> float | None:

@@ -328,10 +328,7 @@ class _Referee:
     def enough(self, rounds: Sequence[Round], kind: RoundKind) -> str | None:
         from perfcli.stats import stopping
 
-        # Only beside a device's own clock may the step's be given up.
-        both = any(r.kind == "device" for r in rounds)
-        budget = self._setting.budget if both else math.inf
-        return stopping.reason_to_stop(rounds, self._inside, kind, budget)
+        return stopping.reason_to_stop(rounds, self._inside, kind)
 
 
 def _race_watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> MeasuredPair:

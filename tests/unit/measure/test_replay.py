@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perfcli.compile import tracing
-from perfcli.measure import clocks, replay
+from perfcli.measure import clocks, replay, room
 from perfcli.model import MemoryUse
 
 GIB = 1 << 30
@@ -62,9 +62,9 @@ class Device:
 
     def __init__(self, free: int) -> None:
         self.said: list[str] = []
-        self.free = free
+        self.free, self.total = free, 140 * GIB
         self.default_generators = [Generator()]
-        self.mode = 0
+        self.mode: Any = 0
         self.capturing = False
 
     def __getattr__(self, name: str) -> Any:
@@ -92,9 +92,9 @@ class Device:
         return 4 * GIB
 
     def mem_get_info(self) -> tuple[int, int]:
-        return self.free, 140 * GIB
+        return self.free, self.total
 
-    def get_sync_debug_mode(self) -> int:
+    def get_sync_debug_mode(self) -> Any:
         return self.mode
 
     def set_sync_debug_mode(self, mode: Any) -> None:
@@ -134,21 +134,19 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     )
     monkeypatch.setitem(sys.modules, "torch", fake)
     monkeypatch.setattr(tracing, "replays_graphs", lambda: False)
-    monkeypatch.setattr(
-        replay.room, "is_out_of_memory", lambda error: "out of memory" in str(error)
-    )
+    monkeypatch.setattr(room, "is_out_of_memory", lambda error: "out of memory" in str(error))
     monkeypatch.setattr(clocks, "cycles_of", lambda seconds: round(seconds * 1e9))
     return made
 
 
-def a_step(device: Device, side: str = "base", fails: Any = None, **more: Any) -> Any:
+def a_step(device: Device, fails: Any = None, **more: Any) -> Any:
     def launch() -> str:
         device.said.append("captured" if device.capturing else "launched")
         if fails is not None:
             fails()
         return "outputs"
 
-    request = SimpleNamespace(**{"side": side, "flush_l2": False, "slow_down": 0.0, **more})
+    request = SimpleNamespace(**{"flush_l2": False, "slow_down": 0.0, **more})
     return SimpleNamespace(launch=launch, request=request)
 
 
@@ -210,16 +208,15 @@ def test_what_went_wrong_in_the_capture_is_said_and_cleaned_up(device: Device) -
 
 
 @pytest.mark.parametrize(
-    ("side", "free", "taken"),
-    [("head", 3 * GIB, True), ("head", 2 * GIB, False), ("base", 9 * GIB, True),
-     ("base", 8 * GIB, False)],
-)  # fmt: skip
-def test_a_graph_leaves_room_for_the_head(
-    device: Device, side: str, free: int, taken: bool
+    ("others", "free", "taken"),
+    [(0, 9, True), (0, 8, False), (6, 3, True), (6, 2, False), (4, 5, True), (4, 4, False)],
+)
+def test_a_graph_leaves_room_for_the_other_side(
+    device: Device, others: int, free: int, taken: bool
 ) -> None:
-    # Its activations are 2 GiB; the base leaves 4 + 2 GiB for the head.
-    device.free = free
-    found = replay.capture_step(a_step(device, side), USED)
+    # The activations are 2 GiB, and 4 GiB are reserved: the other side needs 6, less what it has.
+    device.free, device.total = free * GIB, (free + 4 + others) * GIB
+    found = replay.capture_step(a_step(device), USED)
     assert isinstance(found, replay.Replay) == taken
     if not taken:
         assert "memory for its activations is missing" in str(found)

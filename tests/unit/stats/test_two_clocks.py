@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from typing import Any, get_args
@@ -17,6 +18,7 @@ from perfcli.model import (
     Measurement,
     Round,
     RoundKind,
+    SideName,
     TimeChange,
     TimeVerdict,
     Timing,
@@ -25,6 +27,7 @@ from perfcli.model import (
 )
 from perfcli.rules.host_bound import RULE
 from perfcli.stats import floor, stopping, timing
+from perfcli.stats.timing import judge_clocks
 
 # --- which decides -----------------------------------------------------------------------------
 
@@ -122,9 +125,10 @@ def measure(device: float, *clocks: DeviceClock, rounds: int = 60) -> Measuremen
         base, head = (1e-2, 1e-2) if kind == "step" else (4e-3, 4e-3 * device)
         sides = turn(kind, base), turn(kind, head)
         taken.append(Round(number, 0, kind, "base", number * 0.03, *sides, took=0.03))
+    names: tuple[SideName, SideName] = ("base", "head")
     workers = tuple(
         prepared(side, made.H200, device_clock=clock, no_graph="" if clock == "graph" else "why")
-        for side, clock in zip(("base", "head"), clocks, strict=True)  # type: ignore[arg-type]
+        for side, clock in zip(names, clocks, strict=True)
     )
     return Measurement(
         *("m", "2026-11-23", "base", "head", "softmax", "cuda", 1, 20.0, "in turns"),
@@ -168,23 +172,46 @@ def test_a_percent_of_device_time_is_slower_and_half_of_it_is_not() -> None:
 # --- when they are settled ---------------------------------------------------------------------
 
 
-def steps(spread: float, count: int, kind: RoundKind) -> list[Round]:
+def steps(spread: float, count: int, kind: RoundKind, log: float = -5.0) -> list[Round]:
     dice = random.Random(3)
-    turns = [Turn((dice.lognormvariate(-5, spread),)) for _ in range(2 * count)]
+    turns = [Turn((dice.lognormvariate(log, spread),)) for _ in range(2 * count)]
     return [
         Round(n, 0, kind, "base", n * 0.1, turns[2 * n], turns[2 * n + 1], took=0.1)
         for n in range(count)
     ]
 
 
-def test_a_step_beyond_the_budget_is_settled_by_its_width() -> None:
-    noisy = steps(0.2, 39, "step")  # ± 6 %: 16 s more leave ± 3 %
-    assert stopping.reason_to_stop(noisy, 0.01, "step", budget=20.0) == (
-        "the device's time precise enough, the step's beyond the budget"
-    )
-    assert stopping.reason_to_stop(noisy, 0.01, "step") is None
-    assert stopping.reason_to_stop(steps(0.2, 39, "device"), 0.01, "device", 20.0) is None
-    assert stopping.reason_to_stop(steps(0.02, 39, "step"), 0.01, "step", 20.0) is None
+def test_a_step_that_waits_is_settled_by_the_time_that_it_took() -> None:
+    noisy, device = steps(0.2, 67, "step"), steps(0.2, 67, "device", -5.2)
+    why = stopping.reason_to_stop([*noisy, *device], 0.01)
+    assert why == "the device's time precise enough; the step waits for its host"
+    assert stopping.reason_to_stop(noisy, 0.01) is None
+    busy = steps(0.2, 67, "device", -5.01)
+    assert stopping.reason_to_stop([*noisy, *busy], 0.01) is None
+    assert stopping.reason_to_stop([*noisy, *device], 0.01, "device") is None
+    hasty = [replace(r, at=r.at / 2) for r in [*noisy, *device]]
+    assert stopping.reason_to_stop(hasty, 0.01) is None
+
+
+def test_a_step_that_waits_and_looks_changed_is_measured_on() -> None:
+    def slower(made: list[Round], factor: float) -> list[Round]:
+        return [replace(r, head=Turn((r.head.seconds[0] * factor,))) for r in made]
+
+    noisy, device = steps(0.2, 67, "step"), steps(0.001, 67, "device", -5.2)
+    assert stopping.reason_to_stop([*slower(noisy, 1.5), *device], 0.01) is None
+    quiet = steps(0.001, 67, "step")
+    assert stopping.reason_to_stop([*slower(quiet, 1.1), *device], 0.01) is None
+    assert stopping.reason_to_stop(slower(quiet, 1.1), 0.01) == "precise enough"
+    longer = [replace(r, at=r.at * 3) for r in [*slower(quiet, 1.1), *device]]
+    assert stopping.reason_to_stop(longer, 0.01) == "precise enough"
+
+
+def test_a_step_that_waits_has_the_floor_of_two_processes() -> None:
+    for share, least in ((0.4, 0.03), (0.95, 0.01)):
+        rounds = [*steps(1e-4, 60, "step"), *steps(1e-4, 60, "device", -5 + math.log(share))]
+        assert judge_clocks(rounds, "cuda", "graph").floor.relative == least
+        stored = judge_clocks(rounds, "cuda", "graph", (), (0.012, "perfcli noise"))
+        assert stored.floor.relative == 0.012
 
 
 def test_each_clock_counts_its_own_rounds() -> None:
