@@ -12,6 +12,7 @@ What stands in for the device is only here.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import statistics
@@ -38,6 +39,7 @@ from perfcli.model import (
 )
 from perfcli.stats import floor, stopping
 from perfcli.stats.timing import judge_clocks
+from perfcli.workflow.request import build_request
 
 MESSAGE_SECONDS = 0.002
 """A turn's own cost: two messages, garbage, and waking up."""
@@ -205,11 +207,16 @@ class Nobody:
     def round(self, measured: Round, elapsed: float) -> None: ...
 
 
+@functools.cache
+def _request() -> CompileRequest:
+    """Return the request of a step that nobody compiles here."""
+    return build_request("softmax", Variant("default"), device="cuda", jobs=1)
+
+
 def measure_pair(case: Case, planted: float, budget: float, seed: int) -> dict[str, Any]:
     """Measure one pair, and return what came of it."""
     place = Machinery(case, planted, np.random.default_rng(seed))
-    compiled = CompileRequest("made up", {}, None, Variant("v"), "cuda", None)
-    base = MeasureRequest(compiled, "base", seed)
+    base = MeasureRequest(_request(), "base", seed)
     plan = Plan(base, replace(base, side="head"), budget, seed)
     inside = floor.find_floor("cuda", ()).inside
 
