@@ -1,0 +1,385 @@
+"""Times softmax's family at widths drawn at random, and linear-cross-entropy, on a GPU.
+
+    python bench/widths.py OUT.json [--seconds 220] [--draws 60] [--seed 7] [--workers 12]
+                                    [--part widths|ways|linear] [--list]
+
+Widths are log-uniform from 512 to 262144, every second one a multiple of 8, with rows that make 256
+MiB; the shapes of ``SHAPES`` are among them. ``widths`` times the planned launches and a copy of as
+many bytes, ``ways`` also all other variants, other settings of the planner, and Inductor. First,
+processes at the same time compile everything and hold it against float64; then it is timed alone.
+``linear`` times linear-cross-entropy and its peers. ``--list`` prints the problems and their plans,
+and needs no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+from perfcli.errors import PerfcliError  # noqa: E402
+from perfcli.handwritten import benching  # noqa: E402
+from perfcli.loading import registry  # noqa: E402
+from perfcli.machine import targets  # noqa: E402
+from perfcli.model import LaunchPlan, Problem, Target  # noqa: E402
+from perfcli.model.kernel_work import BenchAsk, BenchRequest, Contender  # noqa: E402
+
+FAMILY = registry.family("softmax")
+planner: Any = import_module("perfcli.kernels.softmax.plan")
+BYTES = 256 << 20
+SMALLEST, LARGEST = 512, 262144
+SHAPES = (
+    ("softmax", 65536, 5120, "float16"),
+    ("softmax", 8192, 151936, "bfloat16"),
+    ("softmax", 300, 201088, "bfloat16"),
+    ("softmax-backward", 8192, 151936, "bfloat16"),
+    ("softmax-backward", 4096, 128256, "bfloat16"),
+    ("softmax-backward", 300, 201088, "bfloat16"),
+    ("log-softmax-backward", 4096, 128256, "bfloat16"),
+    ("log-softmax-backward", 300, 201088, "bfloat16"),
+    ("cross-entropy", 300, 201088, "bfloat16"),
+    ("softmax", 32768, 50257, "bfloat16"),
+    ("softmax", 32768, 4096, "bfloat16"),
+    ("softmax", 32768, 16384, "bfloat16"),
+    ("softmax", 16384, 32768, "bfloat16"),
+    ("softmax", 8192, 65536, "bfloat16"),
+    ("softmax-backward", 32768, 4096, "bfloat16"),
+    ("softmax-backward", 16384, 14336, "bfloat16"),
+    ("cross-entropy", 32768, 4096, "bfloat16"),
+    ("cross-entropy-backward", 8192, 128256, "bfloat16"),
+)
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "bytes under way / 2": {"LATENCY": planner.LATENCY / 2},
+    "bytes under way × 2": {"LATENCY": planner.LATENCY * 2},
+    "2 streamed blocks": {"STREAM_BLOCKS": 2},
+    "4 streamed blocks": {"STREAM_BLOCKS": 4},
+    "parts as long as can be": {"STEP_TILES": 1e6},
+    "8 warps a part": {"STREAM_WARPS": 8, "STREAM_BLOCKS": 2},
+}
+
+
+def draw_problems(draws: int, seed: int) -> list[Problem]:
+    """Return draws, operations in turn, so that the first so many are a fair sample; one of the
+    shapes that are known to matter after each."""
+    draw = random.Random(seed)
+    known = [Problem(*shape) for shape in SHAPES]
+    found: list[Problem] = []
+    for number in range(draws):
+        columns = int(math.exp(draw.uniform(math.log(SMALLEST), math.log(LARGEST))))
+        columns = columns // 8 * 8 if number % 2 else columns
+        dtype = ("bfloat16", "float32", "bfloat16", "float16")[number % 4]
+        rows = -(-BYTES // (columns * (4 if dtype == "float32" else 2)))
+        found += [Problem(operation, rows, columns, dtype) for operation in FAMILY.operations]
+        found += known[number : number + 1]
+    return found + known[draws:]
+
+
+def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, LaunchPlan]:
+    """Return the planned launches, and all others that differ from them."""
+    found = {"ours": FAMILY.plan(problem, target, None)}
+    if not others:
+        return found
+    wanted: list[tuple[str, Mapping[str, Any], str | None]] = [
+        (variant.name, {}, variant.name)
+        for variant in FAMILY.variants
+        if variant.name != "three-pass" and problem.operation in variant.operations
+    ]
+    if (kept := found["ours"].variant) in ("tiled", "streamed", "cooperative"):
+        wanted += [(name, changed, kept) for name, changed in SETTINGS.items()]
+    for name, changed, variant in wanted:
+        before = {key: getattr(planner, key) for key in changed}
+        try:
+            for key, value in changed.items():
+                setattr(planner, key, value)
+            plan = FAMILY.plan(problem, target, variant)
+        except PerfcliError:
+            continue
+        finally:
+            for key, value in before.items():
+                setattr(planner, key, value)
+        if not plan.instead_of and all(plan.launches != each.launches for each in found.values()):
+            found[name] = plan
+    return found
+
+
+def time_one(problem: Problem, others: bool, rounds: int, seed: int) -> dict[str, Any]:
+    """Return the seconds of every way, and what is wrong with it."""
+    ways = plan_ways(problem, targets.this_gpu(), others)
+    contenders = [Contender(name, plan) for name, plan in ways.items()]
+    contenders += [Contender(name) for name in (("copy", "inductor") if others else ("copy",))]
+    moved = FAMILY.moved_bytes(problem)
+    ask = BenchAsk(problem, moved, tuple(contenders), rounds, 2.0)
+    found = _bench(seed).bench(ask, lambda _: None)
+    return {
+        "operation": problem.operation,
+        "rows": problem.rows,
+        "columns": problem.columns,
+        "dtype": problem.dtype,
+        "bytes": found.moved_bytes,
+        "lost": found.device_lost,
+        "planned": ways["ours"].variant,
+        "ways": {
+            each.name: {
+                "seconds": list(each.seconds),
+                "error": each.error,
+                "wrong": each.wrong,
+                "why": ways[each.name].why if each.name in ways else "",
+            }
+            for each in found.timed
+        },
+    }
+
+
+_KEPT: dict[int, Any] = {}
+
+
+def _bench(seed: int) -> Any:
+    if not _KEPT:
+        _KEPT[seed] = benching.prepare_bench(BenchRequest("softmax", seed))
+    return _KEPT[seed]
+
+
+def prepare_one(number: int, problem: Problem, others: bool, seed: int) -> int:
+    time_one(problem, others, 1, seed)
+    return number
+
+
+def prepare_all(
+    problems: list[Problem], others: bool, seed: int, workers: int, until: float
+) -> set[int]:
+    """Return the numbers of the problems that were launched once: all of it is compiled then."""
+    context = multiprocessing.get_context("spawn")
+    found = set()
+    with ProcessPoolExecutor(workers, context) as pool:
+        waiting = [
+            pool.submit(prepare_one, number, each, others, seed)
+            for number, each in enumerate(problems)
+        ]
+        try:
+            for done in as_completed(waiting, max(until - time.monotonic(), 1.0)):
+                try:
+                    found.add(done.result())
+                except Exception as error:
+                    sys.stdout.write(f"prepare: {type(error).__name__}: {str(error)[:200]}\n")
+        except TimeoutError:
+            sys.stdout.write(f"prepared {len(found)} of {len(problems)} in time\n")
+        pool.shutdown(wait=False, cancel_futures=True)
+        if time.monotonic() > until:
+            for process in multiprocessing.active_children():
+                process.kill()
+    return found
+
+
+def describe(found: Mapping[str, Any]) -> str:
+    """Return a line: percent of the copy of the planned way, and of the best."""
+    times = {n: statistics.median(w["seconds"]) for n, w in found["ways"].items() if w["seconds"]}
+    where = f"{found['operation']:22} {found['rows']:7} × {found['columns']:6} {found['dtype']:8}"
+    wrong = "; ".join(
+        f"{n} {w['wrong']}{w['error']}" for n, w in found["ways"].items() if w["wrong"]
+    )
+    if "ours" not in times or "copy" not in times:
+        return f"{where} not timed: {found['ways'].get('ours', {}).get('error')}"
+    copy = times["copy"]
+    best = min((n for n in times if n != "copy"), key=lambda n: times[n])
+    text = f"{where} {100 * copy / times['ours']:5.1f} % {found['planned']:11}"
+    if best != "ours":
+        text += f" best {100 * copy / times[best]:5.1f} % {best}"
+    if "inductor" in times:
+        text += f" · inductor {100 * copy / times['inductor']:5.1f} %"
+    return text + (f" · WRONG {wrong}" if wrong else "")
+
+
+def measure_widths(
+    problems: list[Problem], others: bool, seed: int, workers: int, end: float
+) -> Iterator[dict[str, Any]]:
+    started = time.monotonic()
+    prepared = prepare_all(problems, others, seed, workers, started + 0.6 * (end - started))
+    for number, problem in enumerate(problems):
+        if number not in prepared:
+            continue
+        if time.monotonic() > end:
+            break
+        try:
+            yield time_one(problem, others, 12, seed)
+        except Exception as error:
+            sys.stdout.write(f"{problem}: {type(error).__name__}: {str(error)[:200]}\n")
+
+
+# --- linear-cross-entropy -------------------------------------------------------------------------
+
+LINEAR = (8192, 4096, 128256)
+
+
+def linear_ways() -> dict[str, Callable[[Any, Any, Any], Any]]:
+    """Return functions from x, weight and target to the mean loss."""
+    import torch.nn.functional as F
+
+    import perfcli.operators
+
+    kernels = perfcli.operators.register()
+
+    def cut(**more: Any) -> Callable[[Any, Any, Any], Any]:
+        def call(x: Any, weight: Any, target: Any) -> Any:
+            peer: Any = import_module("cut_cross_entropy")
+            return peer.linear_cross_entropy(x, weight, target, **more)
+
+        return call
+
+    def liger(x: Any, weight: Any, target: Any) -> Any:
+        peer: Any = import_module("liger_kernel.transformers.fused_linear_cross_entropy")
+        return peer.LigerFusedLinearCrossEntropyLoss()(weight, x, target)
+
+    def chunked(x: Any, weight: Any, target: Any) -> Any:
+        from torch.utils.checkpoint import checkpoint
+
+        def piece(rows: Any, targets: Any) -> Any:
+            return F.cross_entropy((rows @ weight.T).float(), targets, reduction="sum")
+
+        pairs = zip(x.chunk(16), target.chunk(16), strict=True)
+        total = sum(checkpoint(piece, rows, of, use_reentrant=False) for rows, of in pairs)
+        return total / (target != -100).sum()
+
+    def ours(chunk: int) -> Callable[[Any, Any, Any], Any]:
+        def call(x: Any, weight: Any, target: Any) -> Any:
+            family: Any = import_module("perfcli.kernels.linear_cross_entropy")
+            family.SETTINGS = {**family.SETTINGS, "chunk": chunk}
+            return kernels.linear_cross_entropy(x, weight, target)
+
+        return call
+
+    return {
+        "ours": ours(0),
+        "liger": liger,
+        "cut-cross-entropy": cut(),
+        "cut-cross-entropy, no filter": cut(filter_eps=None),
+        "eager": lambda x, w, t: F.cross_entropy((x @ w.T).float(), t),
+        "eager in 16 chunks": chunked,
+        **{f"ours, chunks of {chunk}": ours(chunk) for chunk in (1024, 2048, 4096, 8192)},
+    }
+
+
+def measure_linear(name: str, results: Any) -> None:
+    """Put the seconds of forward and backward, peak memory, and the gradients' distance from those
+    of float32 sums."""
+    import torch
+
+    rows, hidden, classes = LINEAR
+    generator = torch.Generator("cuda").manual_seed(3)
+    options: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16, "generator": generator}
+    x = torch.randn(rows, hidden, **options).requires_grad_()
+    weight = (torch.randn(classes, hidden, **options) / hidden**0.5).requires_grad_()
+    target = torch.randint(classes, (rows,), generator=generator, device="cuda")
+    target[3::7] = -100
+    call = linear_ways()[name]
+    found: dict[str, Any] = {"name": name, "forward": [], "both": []}
+    try:
+        for _ in range(7):
+            x.grad = weight.grad = None
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            base = torch.cuda.memory_allocated()
+            marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+            marks[0].record()
+            loss = call(x, weight, target)
+            marks[1].record()
+            loss.backward()
+            marks[2].record()
+            torch.cuda.synchronize()
+            found["forward"].append(marks[0].elapsed_time(marks[1]) / 1e3)
+            found["both"].append(marks[0].elapsed_time(marks[2]) / 1e3)
+            found["peak"] = torch.cuda.max_memory_allocated()
+            found["peak_beyond_inputs"] = found["peak"] - base
+        found["loss"] = float(loss)
+        some = slice(0, 512)  # rows of which the exact gradient of x is computed
+        with torch.no_grad():
+            logits = x[some].float() @ weight.float().T
+            chances = torch.softmax(logits, -1)
+            counts = target[some] != -100
+            chances[torch.arange(512, device="cuda"), target[some].clamp(0)] -= 1.0
+            chances *= counts[:, None] / (target != -100).sum()
+            exact = chances @ weight.float()
+            error = (x.grad[some].float() - exact).norm() / exact.norm()
+        found["relative_error_dx"] = float(error)
+    except Exception as error:
+        found["error"] = f"{type(error).__name__}: {str(error)[:300]}"
+    results.put(found)
+
+
+def measure_linears(end: float) -> Iterator[dict[str, Any]]:
+    """Yield every way, each in a process of its own, since some tune for minutes."""
+    context = multiprocessing.get_context("spawn")
+    for name in linear_ways():
+        left = end - time.monotonic()
+        if left < 5:
+            return
+        results = context.Queue()
+        process = context.Process(target=measure_linear, args=(name, results))
+        process.start()
+        try:
+            found = results.get(timeout=min(left, 75.0))
+        except Exception:
+            found = {"name": name, "error": "not ready in time"}
+        process.join(2)
+        if process.is_alive():
+            process.kill()
+        yield found
+
+
+def describe_linear(found: Mapping[str, Any]) -> str:
+    text = f"{found['name']:30}"
+    if len(found.get("both", ())) > 2:
+        forward, both = (1e3 * statistics.median(found[n][2:]) for n in ("forward", "both"))
+        text += (
+            f" forward {forward:.2f} ms, with backward {both:.2f} ms, peak "
+            f"{found['peak'] / 1e9:.3f} GB, {found['peak_beyond_inputs'] / 1e9:.3f} beyond inputs, "
+            f"loss {found.get('loss')}, dx off by {found.get('relative_error_dx')}"
+        )
+    return f"{text} {found.get('error', '')}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seconds", type=float, default=220)
+    parser.add_argument("--draws", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--workers", type=int, default=12)
+    parser.add_argument("--part", choices=("widths", "ways", "linear"), default="widths")
+    parser.add_argument("--list", action="store_true")
+    given = parser.parse_args()
+    problems = draw_problems(given.draws, given.seed)
+    others = given.part == "ways"
+    if given.list:
+        for problem in problems:
+            ways = plan_ways(problem, targets.get("h200"), others)
+            shape = f"{problem.operation} {problem.rows} × {problem.columns} {problem.dtype}"
+            sys.stdout.write(f"{shape}: {ways['ours'].why}; {', '.join([*ways][1:])}\n")
+        return 0
+    end = time.monotonic() + given.seconds
+    if given.part == "linear":
+        timed = measure_linears(end)
+    else:
+        timed = measure_widths(problems, others, given.seed, given.workers, end)
+    found = []
+    for each in timed:
+        found.append(each)
+        sys.stdout.write(f"{describe(each) if 'ways' in each else describe_linear(each)}\n")
+        sys.stdout.flush()
+        given.out.write_text(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
