@@ -177,7 +177,8 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         PerfcliError: tensors of another shape, dtype or layout than the plan's.
     """
     _check_tensors(problem, tensors)
-    if plan.variant in ("tiled", *TELLING) and not plan.launches[0].constants["PEEL"]:
+    keeps = plan.launches if plan.variant in ("tiled", *TELLING) else ()
+    if any(not each.constants["PEEL"] for each in keeps):
         tensors = {n: _at_a_vector(t) if n in ("x", "y", "dy") else t for n, t in tensors.items()}
     main = tensors["dy"] if "dy" in tensors else tensors["x"]
     outputs = _outputs_of(problem, main)
