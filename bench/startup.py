@@ -1,12 +1,16 @@
 """``perfcli --help``: the median of nine starts must be at most 0.10 s, without importing torch.
 With --warm: what a process that ``perfcli warm`` keeps saves, and that a stored run is shown again
-within 1.5 s.
+within 1.5 s. With --pairs: how long it takes from the command to the first round of a measurement,
+for models of two layers and sizes that were never compiled here, then once more; each phase in
+seconds, and the medians, that of the first times at most 12 s on a GPU. Both sides
+differ in an option that changes some kernels.
 
-python bench/startup.py [--warm]
+python bench/startup.py [--warm | --pairs [cuda|cpu] [FILE.json]]
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import statistics
@@ -14,13 +18,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
+from typing import Any
 
 BAR_SECONDS = 0.10
 BAR_AGAIN_SECONDS = 1.5
 PERFCLI = [sys.executable, "-P", "-m", "perfcli"]
 
 
+BAR_PAIR_SECONDS = 12.0
+MODELS = Path(__file__).with_name("start_models.py")
+NAMES = ("transformer", "olmo", "residual", "graph")
+OPTIONS = {"cuda": "split_reductions=false", "cpu": "max_fusion_size=2"}
+SIZES = {"cuda": (), "cpu": ("-p", "length=32", "-p", "width=64")}
+
+
 def main() -> int:
+    if "--pairs" in sys.argv[1:]:
+        device, file = [*sys.argv[2:], *("cuda", "")[len(sys.argv[2:]) :]]
+        return measure_pairs(device, file)
     return measure_warm() if "--warm" in sys.argv[1:] else measure_help()
 
 
@@ -48,6 +64,69 @@ def measure_warm() -> int:
     good = again <= BAR_AGAIN_SECONDS
     sys.stdout.write(f"bar {BAR_AGAIN_SECONDS} s: {'good' if good else 'MISSED'}\n")
     return 0 if good else 1
+
+
+def measure_pairs(device: str, file: str) -> int:
+    """Time each model in a folder of its own."""
+    found: dict[str, dict[str, object]] = {}
+    totals: dict[str, list[float]] = {"first": [], "again": []}
+    batch = 3 + int(time.time()) % 97  # kernels of a size that nobody has compiled here
+    with tempfile.TemporaryDirectory() as folder:
+        call(folder, ["run", "softmax", "--preset", "smoke", "--device", device, "--quiet"])
+    for name in NAMES:
+        with tempfile.TemporaryDirectory() as folder:
+            for time_ in totals:
+                model = f"{MODELS}:{name}"
+                sizes = [*SIZES[device], "-p", f"batch={batch}"]
+                more = ["-b", OPTIONS[device], "--device", device, "--budget", "0.5"]
+                start = watch_start(folder, ["compare", model, *sizes, *more, "--fresh", "--quiet"])
+                if not start:
+                    sys.stdout.write(f"\n{name}, {time_}: not measured, the code is the same\n")
+                    continue
+                totals[time_].append(start["seconds"])
+                found[f"{name}, {time_}"] = start
+                sys.stdout.write(f"\n{name}, {time_}: {start['seconds']:.1f} s\n")
+                for phase in start["phases"]:
+                    at = "" if phase["at"] is None else f"{phase['at']:6.2f}"
+                    used = phase.get("processor_seconds")
+                    shown = "" if used is None else f"{used:6.2f}"
+                    line = f"{at:6}  {phase['seconds']:6.2f}  {shown:6}  {phase['name']}"
+                    sys.stdout.write(f"  {phase['of']:8}{line}\n")
+                sys.stdout.flush()
+    medians = {time_: statistics.median(seconds) for time_, seconds in totals.items()}
+    for time_, median in medians.items():
+        sys.stdout.write(f"\n{time_}: median {median:.1f} s, most {max(totals[time_]):.1f} s")
+    good = medians["first"] <= BAR_PAIR_SECONDS
+    sys.stdout.write(f"\nbar {BAR_PAIR_SECONDS:g} s: {'good' if good else 'MISSED'}\n")
+    if file:
+        Path(file).write_text(json.dumps({"medians": medians, "pairs": found}, indent=1))
+    return 0 if good else 1
+
+
+def watch_start(folder: str, arguments: list[str]) -> dict[str, Any]:
+    """Return the seconds until a command has measured its first round, the phases until then, and
+    the seconds until its end; nothing where it found the same code on both sides."""
+    timings = Path(folder, ".perfcli", "timings")
+    known = set(timings.glob("*.jsonl"))
+    started = time.perf_counter()
+    log = Path(folder, "log")
+    with log.open("wb") as opened:
+        command = subprocess.Popen([*PERFCLI, *arguments], cwd=folder, stdout=opened, stderr=opened)
+        lines: dict[str, Any] = {}
+        while "round" not in lines:
+            ended = command.poll() is not None
+            for path in set(timings.glob("*.jsonl")) - known:
+                *whole, _ = path.read_bytes().split(b"\n")
+                for line in whole:
+                    lines.update(json.loads(line))
+            if ended and "round" not in lines:
+                if command.returncode not in (0, 1, 3):
+                    raise SystemExit(f"nothing was measured:\n{log.read_text()}")
+                return {}
+            time.sleep(0.01)
+        seconds = time.perf_counter() - started
+        command.wait()
+    return {"seconds": seconds, "whole": time.perf_counter() - started, "phases": lines["start"]}
 
 
 def call(folder: str, arguments: list[str], warm: str = "1") -> tuple[float, float]:
