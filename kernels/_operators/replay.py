@@ -9,7 +9,7 @@ hand their addresses to Triton's compiled kernels. Nothing is planned, checked o
 takes more than 100 µs.
 
 Some calls cannot be noted and run the function each time: in Triton's interpreter, while hooks
-watch launches (profilers), on devices that are not NVIDIA's, and what sees memory as another dtype.
+watch launches (profilers), and on devices that are not NVIDIA's.
 """
 
 from __future__ import annotations
@@ -194,12 +194,14 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._lines.append(f"{made[0] if one else ', '.join(made) + ','} = {call}")
 
     def _find_base(self, args: Sequence[Any], view: Tensor) -> int | None:
-        """Return the number of the argument in whose memory the result lies."""
+        """Return the number of the argument in whose memory the result lies. What sees memory as
+        another dtype has none, and a number of its own."""
         memory = view.untyped_storage().data_ptr()
         if memory:
             for each in args:
                 number = self._number_of.get(id(each)) if isinstance(each, Tensor) else None
-                if number is not None and each.untyped_storage().data_ptr() == memory:
+                same = number is not None and each.untyped_storage().data_ptr() == memory
+                if same and each.dtype == view.dtype:
                     return number
         return None
 
@@ -223,8 +225,6 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         whole = self._made[base]
         if not beyond and tensor.shape == whole.shape and tensor.stride() == whole.stride():
             return f"t{base}"
-        if tensor.dtype != whole.dtype:
-            self._give_up("memory is seen as another dtype")
         size, stride = tuple(tensor.shape), tuple(tensor.stride())
         offset = f"t{base}.storage_offset() + {beyond // whole.element_size()}"
         return f"t{base}.as_strided({size}, {stride}, {offset})"

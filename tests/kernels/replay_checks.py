@@ -39,7 +39,9 @@ def make_many(x: Tensor, y: Tensor, weights: Tensor, scale: float = 2.0) -> tupl
     highest, where = product.max(1)
     padded = x.new_zeros(x.numel() + 3)[3:].view(x.shape)
     padded += torch.where(padded > highest[:, None], padded, highest[:, None])
-    return second.contiguous(), product.T, where.clone(), padded.reshape(-1)
+    halves = product.new_zeros(8).view(torch.float16)
+    halves[3:5] = second[0, 0].half()
+    return second.contiguous(), product.T, where.clone(), padded.reshape(-1), halves.float()
 
 
 def normal(*shape: int) -> Tensor:
@@ -129,9 +131,10 @@ def launches(name: str) -> str:
     second = launched(lambda: ours(*others), others)
     if len(PLANNED) != before:
         return "planned again"
-    if not any("argument 0" in each for each in second):
+    alone = name != "linear_cross_entropy"  # torch multiplies its x, and adds up its losses
+    if alone and not any("argument 0" in each for each in second):
         return f"nobody reads the argument: {second}"
-    if not any("output 0" in each for each in second):
+    if alone and not any("output 0" in each for each in second):
         return f"nobody writes the output: {second}"
     return "" if first == second else f"{second}, first {first}"
 
