@@ -251,9 +251,9 @@ def gradient_rows(
                 stop = (lead + COLUMNS) // VECTOR * VECTOR
                 whole = inside & (lane >= begin) & (lane < stop)
                 tl.store(to + tile * TILE, out, mask=whole, eviction_policy=WRITE)
-                valid = inside & (lane >= lead) & (lane < lead + COLUMNS)
                 if tile == 0 or (tile + 1) * TILE > SURE:
-                    ends = valid & ((lane < begin) | (lane >= stop))
+                    ends = inside & (lane >= lead) & (lane < lead + COLUMNS)
+                    ends = ends & ((lane < begin) | (lane >= stop))
                     tl.store(to + tile * TILE, out, mask=ends)
             else:
                 if (tile + 1) * TILE > SURE:

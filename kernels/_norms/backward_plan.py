@@ -30,7 +30,7 @@ from .forward_plan import POLLS, mark_missing
 
 LATENCY = 1.5e-6
 """Seconds of transfers that have to be under way for memory to be busy."""
-EXCHANGE = 2.5e-6
+EXCHANGE = 2e-6
 """Seconds from a program's last load to the sums of the others."""
 LAUNCH = 2e-6
 """Seconds that one more launch costs."""
@@ -46,14 +46,15 @@ SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""
 
 
-def _registers(problem: Problem, elements: int) -> int:
-    """Return about how many registers a thread needs for so many elements of a row: the sums in
-    fp32, x, dy and the weight in their own dtype, and what is on its way between them, as compiled
-    for sm_90 without spills (24 and 32 elements of half precision in 128 and 168 registers; with a
-    bias's sums as well, 16 and 24)."""
+def _registers(problem: Problem, blocks: Blocks) -> int:
+    """Return about how many registers a thread needs: the sums in fp32, x, dy and the weight in
+    their own dtype, and what is on its way between them, as compiled for sm_90 without spills (24
+    and 32 elements of half precision in 128 and 168 registers; with a bias's sums as well, 16 and
+    24)."""
+    elements = blocks.rows * blocks.tile * blocks.tiles // blocks.threads
     item = ITEM_BYTES[problem.dtype]
     read = 3 + has_residual(problem)
-    own = OWN_REGISTERS + (20 if _peels(problem) else 0)
+    own = OWN_REGISTERS + 20 * (_peels(problem) + (blocks.variant == "cooperative"))
     passing = 9 if item == 2 else 17
     return own + elements * (passing + 5 * has_mean(problem) + read * item) // 4
 
@@ -93,7 +94,7 @@ def _most_per_sm(problem: Problem, target: Target, blocks: Blocks) -> int:
     shared = _shared(problem, blocks) + 1024 + target.reserved_shared_bytes_per_block
     if shared > target.shared_bytes_per_block_optin:
         return 0
-    needed = _registers(problem, blocks.rows * blocks.tile * blocks.tiles // blocks.threads)
+    needed = _registers(problem, blocks)
     room = min(target.shared_bytes_per_sm // shared, MOST_PROGRAMS)
     room = min(room, target.max_threads_per_sm // blocks.threads)
     while room and _most_registers(target, replace(blocks, per_sm=room)) < needed:
@@ -222,8 +223,10 @@ def _split_seconds(problem: Problem, target: Target) -> float:
     """Return about how long two launches take, of which the second reads x and dy again."""
     again = 2 * problem.elements * ITEM_BYTES[problem.dtype]
     price = CACHED if again <= target.l2_bytes / 2 else 1.0
-    extra = again * price / target.bandwidth
-    return _seconds(problem, target, 0.9, 2 if _splits(problem, target)[1] == 1 else 3) + extra
+    launches = 2 if _splits(problem, target)[1] == 1 else 3
+    whole = problem.stride % vector(problem) == 0 and problem.columns % vector(problem) == 0
+    reached = 0.9 if whole or price < 1 else 0.6  # rows that start anywhere: narrow loads
+    return _seconds(problem, target, reached, launches) + again * price / target.bandwidth / reached
 
 
 def persistent(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:

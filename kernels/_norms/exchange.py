@@ -35,9 +35,12 @@ def unpack(words):
 def await_words(words, parts, PADDED: tl.constexpr, POLLS: tl.constexpr):
     """Return the words of a row's programs, and whether this warp gave up on one of them."""
     other = tl.arange(0, PADDED)
-    seen = tl.load(words + other, mask=other < parts, other=0, volatile=True)
+    seen = tl.zeros([PADDED], tl.int64)
     missing = tl.max((seen == MISSING).to(tl.int32), axis=0)
-    if missing > 0:  # not a loop at once: Triton pipelines no loop that has another one directly
+    # Loops and loads stand below a condition: Triton pipelines no loop with another one directly in
+    # it, and would fetch the words before anything is told.
+    if parts > 0:
+        missing += 1
         polls = 0
         while (missing > 0) & (polls < POLLS):
             seen = tl.load(words + other, mask=other < parts, other=0, volatile=True)

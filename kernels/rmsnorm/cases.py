@@ -147,6 +147,7 @@ BENCHMARKS: tuple[Problem, ...] = (
     Problem("rmsnorm-residual", 32768, 8192),
     *(Problem("rmsnorm-backward", 32768, 1024 << i) for i in range(4)),
     Problem("rmsnorm-backward", 16384, 14336),
+    Problem("rmsnorm-backward", 131072, 1283),
     Problem("rmsnorm-backward", 4096, 50257),
     Problem("rmsnorm-backward", 1024, 128256),
     Problem("rmsnorm-backward", 16, 7168),
