@@ -13,11 +13,11 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfcli.blobs import unpack
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
-from perfcli.importing.bringing import ImportOptions, bring_in_all, fingerprint, name_foreign
 from perfcli.loading import registry
 from perfcli.loading.references import Reference, find_file, parse_reference
 from perfcli.loading.userfile import FORWARD_ONLY
@@ -29,8 +29,11 @@ from perfcli.storing import store
 from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, list_edited, list_set_anew
-from perfcli.workflow.request import Question, Side, order_jobs, read_reference
+from perfcli.workflow.request import Question, Side, name_foreign, order_jobs, read_reference
 from perfcli.workflow.worktrees import Worktrees
+
+if TYPE_CHECKING:
+    from perfcli.importing.bringing import ImportOptions
 
 MOST_TEXT = 256 << 20
 """Characters of all texts that one report unpacks."""
@@ -90,7 +93,7 @@ def load_stored(reference: str, context: Context | None = None) -> Obtained:
         raise PerfcliError(f"no stored run {reference!r}: perfcli runs lists them")
     spare(path, context.written)
     if name_foreign(path):
-        return import_paths([[path]], ImportOptions(), context)[0]
+        return import_paths([[path]], None, context)[0]
     return Obtained(store.read(path), path)
 
 
@@ -105,15 +108,19 @@ def load_both(base: str, head: str, context: Context) -> tuple[Obtained, Obtaine
     paths = [_locate(reference) for reference in (base, head)]
     foreign = [path for path in paths if path is not None and name_foreign(path)]
     if len(foreign) == 2:
-        ours, theirs = import_paths([[path] for path in foreign], ImportOptions(), context)
+        ours, theirs = import_paths([[path] for path in foreign], None, context)
         return ours, theirs
     return load_stored(base, context), load_stored(head, context)
 
 
 def import_paths(
-    imports: Sequence[Sequence[Path]], options: ImportOptions, context: Context
+    imports: Sequence[Sequence[Path]], options: ImportOptions | None, context: Context
 ) -> list[Obtained]:
     """Return the run of each of several imports: reused where the same was imported before."""
+    # Here, since commands that import nothing take a tenth less time without it.
+    from perfcli.importing.bringing import ImportOptions, bring_in_all, fingerprint
+
+    options = options or ImportOptions()
     marks = [fingerprint(paths, options) for paths in imports]
     found = [None if context.fresh else _find_imported(mark) for mark in marks]
     missing = [number for number, known in enumerate(found) if known is None]

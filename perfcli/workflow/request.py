@@ -9,7 +9,6 @@ from pathlib import Path
 
 from perfcli import units
 from perfcli.errors import PerfcliError
-from perfcli.importing.bringing import name_foreign
 from perfcli.loading import registry
 from perfcli.loading.builders import check_builder
 from perfcli.loading.inputs import join_inputs, read_inputs
@@ -112,6 +111,16 @@ def check_compiled(text: str, context: Context) -> None:
         spare(Path(reference.path), context.written)
     if reference.revision and pin_reference(reference) != reference:
         context.notes.say(f"{text}: {describe_revision(reference)}")
+
+
+def name_foreign(path: Path) -> str:
+    """Return what a path is that is imported, as ``bringing.name_foreign``; what reads such things
+    is imported only where there is a path."""
+    if not path.exists():
+        return ""
+    from perfcli.importing import bringing
+
+    return bringing.name_foreign(path)
 
 
 def read_reference(text: str) -> Reference:
