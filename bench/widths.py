@@ -66,6 +66,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "2 streamed blocks": {"STREAM_BLOCKS": 2},
     "4 streamed blocks": {"STREAM_BLOCKS": 4},
     "parts as long as can be": {"STEP_TILES": 1e6},
+    "1 tile a chunk": {"CHUNK_TILES": 1},
+    "4 tiles a chunk": {"CHUNK_TILES": 4},
     "8 warps a part": {"STREAM_WARPS": 8, "STREAM_BLOCKS": 2},
 }
 
@@ -96,7 +98,7 @@ def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, Launc
         for variant in FAMILY.variants
         if variant.name != "three-pass" and problem.operation in variant.operations
     ]
-    if (kept := found["ours"].variant) in ("tiled", "streamed", "cooperative"):
+    if (kept := found["ours"].variant) in ("tiled", "streamed", "cooperative", "split"):
         wanted += [(name, changed, kept) for name, changed in SETTINGS.items()]
     for name, changed, variant in wanted:
         before = {key: getattr(planner, key) for key in changed}

@@ -169,8 +169,8 @@ def _float_sum(x: Tensor, dweight: Tensor, chunk: int) -> tuple[Tensor, int]:
     """Return memory of ``x``'s shape for sums in float32, and the class at which it ends to be
     free: it is that of the last gradients of ``weight``, if they are half of them or fewer."""
     classes = len(dweight)
-    if x.dtype == torch.float32:
-        return torch.empty_like(x), classes
+    if x.dtype == torch.float32 or not x.numel():
+        return torch.empty_like(x, dtype=torch.float32), classes
     taken = -(-x.numel() * 4 // (dweight.element_size() * dweight.shape[1]))
     if 2 * taken > classes or dweight.shape[1] % 8:
         return torch.empty_like(x, dtype=torch.float32), classes

@@ -39,6 +39,8 @@ writes loads nothing."""
 FREE_REGISTERS, EDGE_REGISTERS, VECTOR_REGISTERS = 40, 16, 5.5
 """Registers of a thread apart from what it keeps, for the edges of rows, and for each vector that
 it keeps; with fewer, launches spill (Triton 3.7.1, sm_90)."""
+RESIDENT = 3
+"""Blocks per multiprocessor from which more of them help no more: while one writes, two load."""
 MOST_VECTORS, MOST_BESIDE_EDGES = 16, 12
 """The most vectors that a thread keeps, of all inputs; the latter where rows have edges, too."""
 SHORT = 2 * KIB
@@ -62,6 +64,8 @@ STREAM_WARPS, STREAM_BLOCKS = 4, 3
 their registers is one part, half the next."""
 STEP_TILES = 1.0
 """What a part costs beyond its tiles, in tiles: telling, and waiting."""
+CHUNK_TILES = 2
+"""Tiles of a chunk of `split`, at most, unless there would be too many chunks."""
 LOSS_WAVES = 4
 """Rows per resident block from which rows of cross-entropy need not be split among blocks."""
 
@@ -108,8 +112,8 @@ def _under_way(target: Target) -> float:
 def _lanes(problem: Problem, target: Target) -> tuple[int, int, int] | None:
     """Return threads of a block that keeps a row, its tiles, and registers of a thread; None where
     there is room for less than two such blocks on a multiprocessor. Of the blocks that have enough
-    bytes under way it is the one whose tiles are the fullest, of those the one with the most
-    threads."""
+    bytes under way, and of which enough are there, it is the one whose tiles are the fullest, of
+    those the one with the most threads."""
     inputs = inputs_of(problem)
     vectors = max(1, -(-row_bytes(problem) // VECTOR_BYTES))
     found = []
@@ -123,7 +127,7 @@ def _lanes(problem: Problem, target: Target) -> tuple[int, int, int] | None:
         ):
             continue
         enough = min(blocks * vectors * VECTOR_BYTES * inputs / _under_way(target), 1.0)
-        rank = enough, round(8 * vectors / (tiles * threads)), threads
+        rank = enough, min(blocks, RESIDENT), round(8 * vectors / (tiles * threads)), threads
         found.append((rank, threads, tiles, _share(target, blocks * threads)))
     return max(found)[1:] if found else None
 
@@ -195,7 +199,7 @@ def _split(problem: Problem, target: Target) -> Choice:
     vectors = 1 if problem.operation not in BACKWARD else 2
     threads = _threads(target, step, vectors)
     tile = threads * vectors * vector(problem)
-    count = -(-problem.columns // (2 * tile))
+    count = -(-problem.columns // (CHUNK_TILES * tile))
     fewest = -(-problem.columns // (tile * MOST_CHUNKS))
     tiles = max(-(-problem.columns // (tile * count)), fewest)
     return Choice(

@@ -131,7 +131,6 @@ def _walk_statistics(
     vectors,
     peak,
     total,
-    FIRST: tl.constexpr,
     LANES: tl.constexpr,
     VECTOR: tl.constexpr,
     TAIL: tl.constexpr,
@@ -139,10 +138,10 @@ def _walk_statistics(
     STAGES: tl.constexpr,
     KEEP: tl.constexpr,
 ):
-    """Return the lanes' statistics with those of all tiles from FIRST on."""
+    """Return the lanes' statistics with those of all tiles."""
     full = vectors // LANES
     offsets = _tile_offsets(LANES, VECTOR)
-    for tile in tl.range(FIRST, full, num_stages=STAGES):
+    for tile in tl.range(0, full, num_stages=STAGES):
         x = tl.load(start + tile * (LANES * VECTOR) + offsets, eviction_policy=KEEP)
         peak, total = _fold(peak, total, x.to(tl.float32))
     if TAIL:
@@ -192,7 +191,7 @@ def _row_statistics(
     peak = tl.full([LANES], float("-inf"), tl.float32)
     total = tl.zeros([LANES], tl.float32)
     peak, total = _walk_statistics(
-        start, vectors, peak, total, 0, LANES, VECTOR, TAIL, STRIPE, STAGES, KEEP
+        start, vectors, peak, total, LANES, VECTOR, TAIL, STRIPE, STAGES, KEEP
     )
     top, weight = join(peak, total)
     if EDGE:
@@ -232,7 +231,6 @@ def _walk_write(
     vectors,
     peak,
     total,
-    FIRST: tl.constexpr,
     LOG: tl.constexpr,
     LANES: tl.constexpr,
     VECTOR: tl.constexpr,
@@ -242,7 +240,7 @@ def _walk_write(
     BACKWARDS: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """Write all tiles from FIRST on. BACKWARDS: what was read last is read again first, since that
+    """Write all tiles. BACKWARDS: what was read last is read again first, since that
     is what the caches still hold."""
     full = vectors // LANES
     offsets = _tile_offsets(LANES, VECTOR)
@@ -251,10 +249,10 @@ def _walk_write(
             at, inside = stripe(first, vectors, STRIPE, VECTOR)
             x = tl.load(start + at, mask=inside, other=0.0, eviction_policy=DROP)
             tl.store(to + at, normalise(x, peak, total, LOG), mask=inside, eviction_policy=DROP)
-    for step in tl.range(FIRST, full, num_stages=STAGES):
+    for step in tl.range(0, full, num_stages=STAGES):
         tile = step
         if BACKWARDS:
-            tile = full - 1 - (step - FIRST)
+            tile = full - 1 - step
         at = tile * (LANES * VECTOR) + offsets
         x = tl.load(start + at, eviction_policy=DROP)
         tl.store(to + at, normalise(x, peak, total, LOG), eviction_policy=DROP)
@@ -289,5 +287,5 @@ def _write_row(
         _write_edge(row, out, head, columns, peak, total, LOG, VECTOR)
     _walk_write(
         start, to, vectors, peak, total,
-        0, LOG, LANES, VECTOR, TAIL, STRIPE, STAGES, BACKWARDS, DROP,
+        LOG, LANES, VECTOR, TAIL, STRIPE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip

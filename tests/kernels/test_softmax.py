@@ -41,8 +41,6 @@ LINES: list[Line] = [
     *(line("softmax", 3, 760, HALF, v) for v in FORWARD),
     *(line("softmax", 2, 4097, "float16", v) for v in NOT_STREAMED),
     *(line("log-softmax", 2, 17001, SINGLE, v) for v in LOOPED),
-    # 18 parts, the last not whole, the second row not aligned; each takes a while.
-    line("log-softmax", 2, 9001, SINGLE, "cooperative"),
     *(line("cross-entropy", 5, 1023, HALF, v) for v in (*LOOPED, "cached", "tiled")),
     *(line("softmax", 4, 1128, HALF, v, "minus-infinity-masked") for v in FORWARD),
     *(line("log-softmax", 4, 1023, SINGLE, v, "nan") for v in NOT_STREAMED),
@@ -52,6 +50,7 @@ LINES: list[Line] = [
     *(line("softmax", 4, 4096, SINGLE, v, "large", 4112) for v in NOT_STREAMED),
     *(line("softmax", 3, 4099, HALF, v, layout="misaligned") for v in NOT_STREAMED),
     line("softmax", 3, 4096, HALF, "streamed", layout="misaligned"),
+    # 18 parts, the last not whole, the second row not aligned.
     line("log-softmax", 2, 9001, SINGLE, "streamed"),
     line("log-softmax", 2, 17000, "float16", "streamed", "minus-infinity-masked", 17008),
     line("softmax", 2, 50257),
