@@ -32,6 +32,7 @@ class Operator:
         self, name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]
     ) -> None:
         self.name = f"{NAMESPACE}::{name}"
+        self._names = [self.name]
         self._run = make_replay(function, schema)
         self._defaults = _defaults_of(function)
         self._below: dict[int, Any] = {}
@@ -52,9 +53,11 @@ class Operator:
         self._node = self._make_node(setup_context, gradient)
 
     def register_autocast(self, dtype: torch.dtype) -> None:
-        """Cast floating-point arguments to a dtype where autocast is enabled."""
-        for device in ("cuda", "cpu"):
-            torch.library.register_autocast(self.name, device, dtype, lib=_LIBRARY)
+        """Cast floating-point arguments to a dtype where autocast is enabled; also of the operators
+        that were defined by ``define_first``, which lead past it."""
+        for name in self._names:
+            for device in ("cuda", "cpu"):
+                torch.library.register_autocast(name, device, dtype, lib=_LIBRARY)
 
     def define_first(self, name: str, schema: str) -> None:
         """Define an operator with the same arguments that returns the first output alone."""
@@ -66,6 +69,7 @@ class Operator:
 
         _LIBRARY.define(f"{name}{schema}", tags=torch.Tag.pt2_compliant_tag)
         _LIBRARY.impl(name, call, "CompositeImplicitAutograd", with_keyset=True)
+        self._names.append(f"{NAMESPACE}::{name}")
 
     def _differentiate(self, keyset: Any, *arguments: Any) -> Any:
         below = self._find_below(keyset)

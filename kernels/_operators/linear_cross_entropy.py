@@ -118,6 +118,9 @@ def linear_cross_entropy(
     """Compute the loss by the operator for rows and torch's own, which have the gradient."""
     if reduction not in REDUCTIONS:
         raise PerfcliError(f"reduction is {', '.join(REDUCTIONS)}, not {reduction!r}")
+    if torch.is_autocast_enabled(x.device.type):  # as a linear layer, whose work it does
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight = x.to(dtype), weight.to(dtype)
     losses: Tensor = torch.ops.perfcli.linear_cross_entropy_rows(
         x, weight, target, ignore_index, label_smoothing, softcap
     )[0]

@@ -5,8 +5,7 @@ What an operator's function makes of its arguments depends on their shapes, stri
 and alignment, and on its numbers, never on the values in its tensors. So the first call runs the
 function and notes the tensors that it makes, the kernels that it launches, and the few copies and
 fills between them, as lines of Python. Later calls run these lines: they make the same tensors and
-hand their addresses to Triton's compiled kernels. Nothing is planned, checked or bound again, which
-takes more than 100 µs.
+hand their addresses to Triton's compiled kernels. Nothing is planned, checked or bound again.
 
 Some calls cannot be noted and run the function each time: in Triton's interpreter, while hooks
 watch launches (profilers), and on devices that are not NVIDIA's.
@@ -47,6 +46,8 @@ def make_replay(function: Callable[..., Any], schema: str) -> Callable[..., Any]
     It is written for the schema: a loop over arguments takes twice as long.
     """
     parameters = [each.split("=")[0].split() for each in _take_parameters(schema)]
+    defaults = tuple(each.default for each in inspect.signature(function).parameters.values())
+    function = _keep_from_autocast(function)
     records: dict[tuple[Any, ...], Callable[..., Any] | None] = {}
 
     def call_slowly(key: tuple[Any, ...], *arguments: Any) -> Any:
@@ -78,7 +79,6 @@ def call(*arguments):
         return call_slowly(key, {given})
     return found({", ".join(tensors)})
 """
-    defaults = tuple(each.default for each in inspect.signature(function).parameters.values())
     names: dict[str, Any] = {
         "fill": lambda arguments: (*arguments, *defaults[len(arguments) :]),
         "get": records.get,
@@ -126,6 +126,7 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         self._written: set[int] = set()
         """What calls of torch take, in the shape that it has."""
         self._names: dict[str, Any] = {"empty_like": torch.empty_like, "empty": torch.empty_strided}
+        self._calls = 0
         self._problem = ""
 
     def take_argument(self, argument: Any) -> Any:
@@ -206,6 +207,7 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         return None
 
     def _write_call(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        self._calls += 1
         given = [self._write(each) for each in args]
         given += [f"{name}={self._write(each)}" for name, each in kwargs.items()]
         return f"{self._name(func)}({', '.join(given)})"
@@ -290,6 +292,8 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         text = f"def again({given}):\n" + "\n".join(f"    {line}" for line in body)
         exec(text, self._names)  # as dataclasses does: a loop over steps takes half as long again
         again: Callable[..., Any] = self._names["again"]
+        if self._calls:
+            again = _keep_from_autocast(again)
         return _run_on(self._made[0].device, again)
 
     def _make_as_returned(self, output: Tensor) -> None:
@@ -325,6 +329,19 @@ def _describe(descriptor: TensorDescriptor, base: Tensor) -> TensorDescriptor:
     made = copy.copy(descriptor)
     made.base = base
     return made
+
+
+def _keep_from_autocast(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same for which autocast is off: what it casts, torch cast before the call."""
+
+    def plain(*arguments: Any) -> Any:
+        for device in ("cuda", "cpu"):
+            if torch.is_autocast_enabled(device):
+                with torch.autocast(device, enabled=False):
+                    return run(*arguments)
+        return run(*arguments)
+
+    return plain
 
 
 def _run_on(device: torch.device, run: Callable[..., Any]) -> Callable[..., Any]:

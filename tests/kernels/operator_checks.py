@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -358,11 +359,53 @@ def autocast() -> str:
             OPS.rms_norm(x, weight, EPS),
             *OPS.rms_norm_residual(x, x, weight, EPS),
             OPS.column_sum([x]),
+            OPS.linear_cross_entropy(x, rows(7, 19), targets((4,), 7)),
         ]
     if {each.dtype for each in found} != {torch.float32}:
         return f"{[each.dtype for each in found]}"
     dx, dweight = torch.autograd.grad(found[3].square().sum(), (x, weight))
     return "" if (dx.dtype, dweight.dtype) == (x.dtype, weight.dtype) else f"{dx} {dweight}"
+
+
+class LlamaRMSNorm(torch.nn.Module):  # type: ignore[misc]
+    """Is written as that of Hugging Face's library."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(rows(size))
+        self.variance_epsilon = 1e-6
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.float32)
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+        result: Tensor = self.weight * wide.to(x.dtype)
+        return result
+
+
+def examples() -> str:
+    """The drop-ins of docs/kernels.md do what they replace."""
+    page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    blocks = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
+    names: dict[str, Any] = {}
+    exec(next(block for block in blocks if "def replace_norms" in block), names)
+    model = torch.nn.Sequential(LlamaRMSNorm(16), torch.nn.Linear(16, 11)).to(DEVICE)
+    x, labels = rows(2, 5, 16), targets((2, 5), 11)
+    logits = model(x)
+    names["replace_norms"](model)
+    if not torch.allclose(model(x), logits, atol=1e-5) or "forward" not in vars(model[0]):
+        return "the norm is another"
+    for items in (None, 3):
+        loss = names["causal_loss"](logits, labels, 11, num_items_in_batch=items)
+        sums = F.cross_entropy(
+            logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum"
+        )
+        if not torch.allclose(loss, sums / (items or (labels[:, 1:] != -100).sum()), atol=1e-5):
+            return f"the loss is {loss}"
+    query, key, value = rows(1, 4, 5, 8), rows(1, 2, 5, 8) / 2, rows(1, 2, 5, 8) / 3
+    mask = torch.full((5, 5), float("-inf"), device=DEVICE).triu(1)
+    found, _ = names["attend"](model, query, key, value, mask, 0.3)
+    right = F.scaled_dot_product_attention(query, key, value, mask, scale=0.3, enable_gqa=True)
+    return "" if torch.allclose(found, right.transpose(1, 2), atol=1e-5) else "attention is another"
 
 
 CHECKS: dict[str, Callable[[], str]] = {
@@ -380,6 +423,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "short rows": short_rows,
     "modes": modes,
     "autocast": autocast,
+    "examples": examples,
     "float64 is refused": lambda: refused(lambda: OPS.softmax(rows(2, 9).double()), "float64"),
     "one dtype": lambda: refused(lambda: OPS.rms_norm(rows(2, 9), rows(9).half(), EPS), "weight"),
     "targets fit": lambda: refused(
