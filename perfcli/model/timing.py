@@ -74,13 +74,15 @@ def choose_clock(
     device: TimeChange | None, step: TimeChange, clocks: Clocks, *, waits: bool
 ) -> Literal["device", "step"]:
     """Return the clock that decides. Slower on either is slower. Else the device decides, which
-    sees what kernels cost whatever the host does; the step where it is FASTER and the device
-    the SAME, and where the device can't tell and the step does not wait for its host."""
+    sees what kernels cost whatever the host does; the step where it waits for its host and is
+    FASTER while the device is the SAME, and where the device can't tell and it does not wait."""
     if device is None or clocks == "step":
         return "step"
     if clocks == "device" or device.verdict == "slower":
         return "device"
-    if step.verdict == "slower" or (device.verdict, step.verdict) == ("same", "faster"):
+    if step.verdict == "slower":
+        return "step"
+    if waits and (device.verdict, step.verdict) == ("same", "faster"):
         return "step"
     return "step" if device.verdict == "unsure" and not waits else "device"
 
