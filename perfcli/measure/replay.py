@@ -121,12 +121,12 @@ def _capture(step: Step) -> Replay:
     their workspaces there."""
     import torch
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
+    stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
+    stream.wait_stream(before)
     with torch.cuda.stream(stream):
         for _ in range(WARM_CAPTURES):
             step.launch()
-    torch.cuda.current_stream().wait_stream(stream)
+    before.wait_stream(stream)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     try:
@@ -135,16 +135,18 @@ def _capture(step: Step) -> Replay:
         graph.replay()
         torch.cuda.synchronize()
     except BaseException:
-        _clean_up()
+        _clean_up(before)
         raise
     return Replay(step, graph, outputs)
 
 
-def _clean_up() -> None:
-    """Undo what a failed capture leaves: a random number generator that waits for the end of the
-    capture (seen in torch 2.11), and memory that nobody uses."""
+def _clean_up(before: Any) -> None:
+    """Undo what a failed capture may leave: the capture's stream as the current one, since
+    ``torch.cuda.graph`` does not go back to the other where ending the capture fails (torch 2.11,
+    2.13); a random number generator that waits for that end; and memory that nobody uses."""
     import torch
 
+    torch.cuda.set_stream(before)
     with suppress(Exception):
         torch.cuda.synchronize()
     with suppress(Exception):
