@@ -72,12 +72,13 @@ def test_the_next_that_can_be_read_is_shown(perfcli: Any, measured: Measured) ->
     measured("ratio=1.05")
     later, newest = measured("ratio=0.9"), measured("ratio=0.9")
     damage(newest)
-    later.write_text(later.read_text().replace('"format":2', '"format":3'))
+    newer = timings.FORMAT + 1
+    later.write_text(later.read_text().replace(f'"format":{newer - 1}', f'"format":{newer}'))
     result = perfcli("compare", *ids())
     assert first_word(result) == "SLOWER"
     (warning,) = [line for line in result.err.splitlines() if line.startswith("warning: ")]
     assert f"{newest} is a broken measurement" in warning
-    assert f"{later} has format 3, this perfcli reads up to 2" in warning
+    assert f"{later} has format {newer}, this perfcli reads up to {newer - 1}" in warning
     assert "without times" not in warning
 
 
