@@ -126,7 +126,11 @@ def watch_start(folder: str, arguments: list[str]) -> dict[str, Any]:
             time.sleep(0.01)
         seconds = time.perf_counter() - started
         command.wait()
-    return {"seconds": seconds, "whole": time.perf_counter() - started, "phases": lines["start"]}
+    return {
+        "seconds": seconds,
+        "whole": time.perf_counter() - started,
+        "phases": lines.get("start", []),
+    }
 
 
 def call(folder: str, arguments: list[str], warm: str = "1") -> tuple[float, float]:
