@@ -46,7 +46,7 @@ SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""
 
 
-def _registers(problem: Problem, blocks: Blocks) -> int:
+def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
     """Return about how many registers a thread needs: the sums in fp32, x, dy and the weight in
     their own dtype, and what is on its way between them, as compiled for sm_90 without spills (24
     and 32 elements of half precision in 128 and 168 registers; with a bias's sums as well, 16 and
@@ -55,6 +55,8 @@ def _registers(problem: Problem, blocks: Blocks) -> int:
     item = ITEM_BYTES[problem.dtype]
     read = 3 + has_residual(problem)
     own = OWN_REGISTERS + 20 * (_peels(problem) + (blocks.variant == "cooperative"))
+    if target.capability != (9, 0):  # sm_80 spills 2 words, sm_100 16, where sm_90 spills none
+        own += 24
     passing = 9 if item == 2 else 17
     return own + elements * (passing + 5 * has_mean(problem) + read * item) // 4
 
@@ -94,7 +96,7 @@ def _most_per_sm(problem: Problem, target: Target, blocks: Blocks) -> int:
     shared = _shared(problem, blocks) + 1024 + target.reserved_shared_bytes_per_block
     if shared > target.shared_bytes_per_block_optin:
         return 0
-    needed = _registers(problem, blocks)
+    needed = _registers(problem, target, blocks)
     room = min(target.shared_bytes_per_sm // shared, MOST_PROGRAMS)
     room = min(room, target.max_threads_per_sm // blocks.threads)
     while room and _most_registers(target, replace(blocks, per_sm=room)) < needed:
