@@ -39,9 +39,12 @@ def make_many(x: Tensor, y: Tensor, weights: Tensor, scale: float = 2.0) -> tupl
     highest, where = product.max(1)
     padded = x.new_zeros(x.numel() + 3)[3:].view(x.shape)
     padded += torch.where(padded > highest[:, None], padded, highest[:, None])
+    flat = x.new_empty(x.numel())
+    flat.copy_(second.reshape(-1))  # in another shape than it is returned
     halves = product.new_zeros(8).view(torch.float16)
     halves[3:5] = second[0, 0].half()
-    return second.contiguous(), product.T, where.clone(), padded.reshape(-1), halves.float()
+    others = (product.T, where.clone(), padded.reshape(-1), halves.float())
+    return second.contiguous(), *others, flat.view(x.shape)
 
 
 def normal(*shape: int) -> Tensor:
