@@ -109,6 +109,11 @@ def list_operators() -> Mapping[str, tuple[Callable[..., Any], Callable[..., Any
             add_and_norm,
             [x, weight, residual],
         ),
+        "layer_norm": (
+            ours.layer_norm,
+            lambda x, weight, bias: F.layer_norm(x, (COLUMNS,), weight, bias),
+            [x, weight, normal(COLUMNS)],
+        ),
         "linear_cross_entropy": (
             lambda x, weight, target: ours.linear_cross_entropy(x, weight, target),
             lambda x, weight, target: F.cross_entropy(x @ weight.T, target),

@@ -357,6 +357,7 @@ def autocast() -> str:
             OPS.log_softmax(x),
             OPS.cross_entropy(x, targets((4,), 19)),
             OPS.rms_norm(x, weight, EPS),
+            OPS.layer_norm(x, weight, weight),
             *OPS.rms_norm_residual(x, x, weight, EPS),
             OPS.column_sum([x]),
             OPS.linear_cross_entropy(x, rows(7, 19), targets((4,), 7)),
