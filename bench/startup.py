@@ -93,6 +93,9 @@ def measure_pairs(device: str, file: str) -> int:
                     line = f"{at:6}  {phase['seconds']:6.2f}  {shown:6}  {phase['name']}"
                     sys.stdout.write(f"  {phase['of']:8}{line}\n")
                 sys.stdout.flush()
+    if not totals["first"]:
+        sys.stdout.write("\nnothing was measured\n")
+        return 1
     medians = {time_: statistics.median(seconds) for time_, seconds in totals.items()}
     for time_, median in medians.items():
         sys.stdout.write(f"\n{time_}: median {median:.1f} s, most {max(totals[time_]):.1f} s")
