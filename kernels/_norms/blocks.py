@@ -216,16 +216,18 @@ def step(
     )
 
 
-def pointers(problem: Problem) -> tuple[str, str]:
-    """Return names of the tensors that are there, and of those that are not."""
+def pointers(problem: Problem, can_mean: bool = True) -> tuple[str, str]:
+    """Return names of the tensors that are there, and of those that are not; ``can_mean``: the
+    kernel has arguments for layer norm."""
     residual, mean = has_residual(problem), has_mean(problem)
     every = {
         "x": True, "residual": residual, "weight": True, "bias": mean, "y": True,
         "total": residual, "mean": mean, "rstd": mean,
     }  # fmt: skip
-    return " ".join(n for n, is_there in every.items() if is_there), " ".join(
-        n for n, is_there in every.items() if not is_there
-    )
+    if not can_mean:
+        every = {name: every[name] for name in ("x", "residual", "weight", "y", "total")}
+    there = (name for name, is_there in every.items() if is_there)
+    return " ".join(there), " ".join(name for name, is_there in every.items() if not is_there)
 
 
 def grid(problem: Problem, target: Target, blocks: Blocks) -> tuple[int, int, int]:

@@ -50,7 +50,7 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
             f"are {problem.stride * ITEM_BYTES[problem.dtype]} and "
             f"{problem.columns * ITEM_BYTES[problem.dtype]}: pad the rows, or use peeled"
         )
-    names, absent = pointers(problem)
+    names, absent = pointers(problem, can_mean=False)
     made = step(
         problem, target, blocks, "tma_rows", grid(problem, target, blocks),
         f"{names} rows eps", absent,
@@ -139,7 +139,7 @@ def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
 
 def _two_read(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     peel = _peels(problem)
-    names, absent = pointers(problem)
+    names, absent = pointers(problem, can_mean=False)
     made = step(
         problem, target, blocks, "two_reads", (problem.rows, 1, 1), f"{names} eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),

@@ -74,6 +74,18 @@ def test_the_reference_is_torchs_own_formula_and_gradient() -> None:
         torch.testing.assert_close(backward[name], truth)
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["rmsnorm", "layernorm"])
+def test_launches_give_kernels_their_arguments(name: str) -> None:
+    """A GPU refuses any other; the interpreter does not."""
+    family = registry.family(name)
+    code = import_module(family.code)
+    for case in family.cases:
+        for step in family.plan(case.problem, targets.get("h200"), case.variant).launches:
+            given = {*step.arguments, *step.constants}
+            assert given == set(code.function(step.function).arg_names), step.function
+
+
 def test_bytes_are_those_counted_by_hand() -> None:
     counted = FAMILY.moved_bytes(Problem("layernorm", 32768, 2048))
     assert counted == 268_439_552 + 2048 * 2 + 8 * 32768  # rmsnorm's, a bias, two statistics
