@@ -217,16 +217,15 @@ def _shared(problem: Problem, target: Target, variant: str) -> Choice:
     """Return parts of rows. They are as long as registers allow, or as little shorter as makes
     the steps of all programs the fewest tiles in all."""
     threads = STREAM_WARPS * 32
-    inputs, streamed = inputs_of(problem), variant == "streamed"
+    streamed, programs = variant == "streamed", STREAM_BLOCKS * target.sm_count
     tiles_of_row = max(1, -(-row_bytes(problem) // (VECTOR_BYTES * threads)))
-    most = _most_vectors(problem) // inputs
+    most = _most_vectors(problem) // inputs_of(problem)
 
     def steps(tiles: int) -> float:
         parts = -(-tiles_of_row // tiles)
         if parts > MOST_PARTS:
             return float("inf")
-        blocks = STREAM_BLOCKS if streamed else _blocks(problem, target, threads, tiles * inputs)
-        return -(-problem.rows * parts // (blocks * target.sm_count)) * (tiles + STEP_TILES)
+        return -(-problem.rows * parts // programs) * (tiles + STEP_TILES)
 
     tiles = min(range(most, 0, -1), key=steps)
     return Choice(
@@ -234,7 +233,7 @@ def _shared(problem: Problem, target: Target, variant: str) -> Choice:
         _warps(target, threads),
         threads * vector(problem),
         chunk=threads * vector(problem) * tiles,
-        programs=STREAM_BLOCKS * target.sm_count if streamed else 0,
+        programs=programs if streamed else 0,
         maxnreg=_share(target, STREAM_BLOCKS * threads)
         if streamed and target.vendor == "nvidia"
         else None,
