@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from perfcli.compile import session
 from perfcli.errors import CompileFailed
 from perfcli.loading.tracebacks import LAST_FRAMES
-from perfcli.model import CompileRequest, MeasureRequest, Variant
+from perfcli.model import CompileRequest, Variant
 from perfcli.worker import child
 from perfcli.worker.protocol import encode
 
@@ -105,31 +104,3 @@ def test_an_error_of_ours_shows_its_end_and_debugging_all(monkeypatch: pytest.Mo
     monkeypatch.setenv("PERFCLI_DEBUG", "1")
     (whole,) = replies_to(request_line())
     assert whole["detail"].count("  File") > LAST_FRAMES
-
-
-@pytest.mark.parametrize(
-    ("device", "told", "happens"),
-    [
-        ("cpu", b"", ["prepare"]),
-        ("cuda", b"", ["import"]),
-        ("cuda", b"go\n", ["import", "prepare"]),
-    ],
-)
-def test_a_gpu_is_not_touched_before_the_worker_is_told_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, device: Literal["cpu", "cuda"], told: bytes, happens: list[str]
-) -> None:
-    happened = []
-
-    class Side:
-        def __init__(self, *_: object) -> None: ...
-
-        def import_torch(self) -> None:
-            happened.append("import")
-
-        def prepare(self) -> None:
-            happened.append("prepare")
-
-    monkeypatch.setattr("perfcli.measure.side.MeasuredSide", Side)
-    request = MeasureRequest(replace(REQUEST, device=device), "base", 7)
-    replies_to(encode({"measure": request}) + told)
-    assert happened == happens

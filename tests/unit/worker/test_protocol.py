@@ -53,6 +53,7 @@ REQUEST = CompileRequest(
     script=ScriptCommand("train.py", module=True, arguments=("--lr", "1"), steps=3),
     world=8,
     inputs=("x=8x128:bf16",),
+    measured=True,
 )
 
 
