@@ -34,10 +34,10 @@ ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
 pairs, softmax over 4 MB, 2-core AMD EPYC, 2026-11-21): twice that. A busy one's do by more
 (docs/accuracy.md), which no floor covers. On an H200 they differed by 0.03 % for one kernel (5
 pairs), by 0.3 % for a step at the power limit (3 pairs): three times that (docs/noise.md)."""
-ASSUMED_OF_GRAPH = 0.005
+ASSUMED_OF_GRAPH = 0.006
 """The assumed minimum of the device's own time, where it replays a CUDA graph: no host is in it.
-Pairs of steps without a host in them differed by 0.03 % for one kernel (docs/noise.md). Not yet
-measured for whole models at the power limit, where steps differed by 0.3 %."""
+Pairs of steps without a host in them differed by 0.03 % for one kernel and by 0.3 % at the power
+limit (docs/noise.md): twice that. Not yet measured for graphs of whole models."""
 ASSUMED_WAITING = 0.03
 """The assumed minimum of a step that waits for its host, whose time is that of two Python
 processes: on a CPU, such differ by 1 to 4 % where their addresses do. What ``perfcli noise`` stored
