@@ -16,19 +16,6 @@ import triton
 import triton.language as tl
 
 MISSING = tl.constexpr(-1)
-_LOW_WORD = tl.constexpr(0xFFFF_FFFF)
-
-
-@triton.jit
-def pack(first, second):
-    high = first.to(tl.int32, bitcast=True).to(tl.int64) << 32
-    return high | (second.to(tl.int32, bitcast=True).to(tl.int64) & _LOW_WORD)
-
-
-@triton.jit
-def unpack(words):
-    first = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-    return first, words.to(tl.int32).to(tl.float32, bitcast=True)
 
 
 @triton.jit

@@ -9,7 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .exchange import await_words, pack, unpack
+from .._words import pack, unpack
+from .exchange import await_words
 from .rows import _aligned_part, _edge_columns, add_residual, normalise, opaque
 
 

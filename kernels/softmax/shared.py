@@ -24,6 +24,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .._words import pack, unpack
 from .backward import _summand
 from .rows import INTERPRETED, _first_vector, _head_elements, _with_more, join
 from .tiles import (
@@ -45,19 +46,6 @@ from .tiles import (
 MISSING = tl.constexpr(0)
 NOTHING = tl.constexpr(-0x80_0000 << 32)
 """The word of (−∞, 0), of parts that do not exist: as a signed number 0xff800000 × 2^32."""
-LOW_WORD = tl.constexpr(0xFFFF_FFFF)
-
-
-@triton.jit
-def _pack(peak, total):
-    high = peak.to(tl.int32, bitcast=True).to(tl.int64) << 32
-    return high | (total.to(tl.int32, bitcast=True).to(tl.int64) & LOW_WORD)
-
-
-@triton.jit
-def _unpack(words):
-    peak = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-    return peak, words.to(tl.int32).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -87,10 +75,10 @@ def _told_by_all(
             word = tl.load(words + which, volatile=True)
             if tl.max(tl.where(everywhere & (word == MISSING), 1, 0), axis=0) > 0:
                 top, weight = OF_PART(start, which, vectors, edge, LOG, LANES, VECTOR, TILES, EDGE)
-                word = _pack(top, weight)
+                word = pack(top, weight)
                 tl.atomic_xchg(words + which, word, sem="relaxed")
             seen = tl.where(other == which, word, seen)
-    peaks, totals = _unpack(seen)
+    peaks, totals = unpack(seen)
     return join(peaks, totals)
 
 
@@ -197,7 +185,7 @@ def _tell_statistics(
     if EDGE:
         mine = tl.where(item % chunks == 0, edge.to(tl.float32), float("-inf"))
         top, weight = _with_more(mine, top, weight)
-    tl.atomic_xchg(words_ptr + item, _pack(top, weight), sem="relaxed")
+    tl.atomic_xchg(words_ptr + item, pack(top, weight), sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["items", "chunks"])
@@ -253,7 +241,7 @@ def _tell_sum(
     if EDGE:
         edge = tl.sum(_summand(y_edge, dy_edge, LOG), axis=0)
         total += tl.where(item % chunks == 0, edge, 0.0)
-    tl.atomic_xchg(words_ptr + item, _pack(tl.full([], 1.0, tl.float32), total), sem="relaxed")
+    tl.atomic_xchg(words_ptr + item, pack(tl.full([], 1.0, tl.float32), total), sem="relaxed")
 
 
 @triton.jit

@@ -25,7 +25,7 @@ from perfcli.model import Case, Data, Problem
 
 CODE = import_module("perfcli.kernels.softmax.code")
 _KERNELS = import_module("perfcli.kernels.softmax.shared")
-packed, unpacked = _KERNELS._pack, _KERNELS._unpack
+packed, unpacked = _KERNELS.pack, _KERNELS.unpack
 FAMILY = registry.family("softmax")
 H200 = targets.get("h200")
 SMALL = replace(H200, sm_count=2)
