@@ -24,7 +24,7 @@ LAYERS = (
     "perfcli model errors units names blobs",
     "predict",
     "facts diff search stats storing",
-    "machine",
+    "machine frames",
     "options loading",
     "rules",
     "operators",

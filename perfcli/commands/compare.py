@@ -99,6 +99,8 @@ def compare(
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     markdown: documents.Markdown = None,
     html: documents.Html = None,
     junit: documents.Junit = None,
@@ -121,6 +123,7 @@ def compare(
     from perfcli.console.notes import Notes
     from perfcli.diagnosis import judge
     from perfcli.diff.compare import check_allowed
+    from perfcli.frames.groups import GROUPS, list_groups
     from perfcli.loading.references import split_words
     from perfcli.stats.timing import is_broken_off
     from perfcli.workbench import beside
@@ -131,7 +134,7 @@ def compare(
     from perfcli.workflow.setting import MeasuringOptions
 
     check_allowed(allow or ())
-    wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
+    wanted = documents.Wanted(markdown, html, junit, sarif, github, json, csv, parquet)
     documents.check(wanted)
     notes = Notes(quiet)
     args.use_calibration(calibration)
@@ -177,7 +180,8 @@ def compare(
         hint = fixes.propose(command, pair.head, comparison.findings, fixes.came_with_head)
     try:
         plain = partial(output.write_comparison, comparison, json)
-        documents.write(judgement, wanted, notes, plain)
+        table = partial(documents.write_table, GROUPS, list_groups(comparison), wanted)
+        documents.write(judgement, wanted, notes, plain, table)
     finally:
         screen = output.screen()
         view = screen.comparison(comparison, places, quiet, try_fixes)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
 
 
@@ -31,6 +32,8 @@ def explain(
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
@@ -44,15 +47,17 @@ def explain(
     from dataclasses import replace
 
     from perfcli import diagnosis
-    from perfcli.console import documents, output
+    from perfcli.console import output
     from perfcli.console.notes import Notes
+    from perfcli.frames.kernels import FINDINGS
     from perfcli.predict.step import estimate_run
     from perfcli.workflow import fixes
     from perfcli.workflow.context import Context
     from perfcli.workflow.obtain import load_or_compile
     from perfcli.workflow.request import Question, Side
 
-    output.check_writable(json)
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     question = Question(
         *(run, tuple(param or ()), preset, target, device, dynamic),
         vary=vary,
@@ -60,8 +65,7 @@ def explain(
         inputs=tuple(input or ()),
     )
     args.use_calibration(calibration)
-    written = documents.Wanted(json=json).places
-    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, written)
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, wanted.places)
     found = load_or_compile(question, Side(tuple(option or ()), python), context)
     found = replace(found, run=estimate_run(found.run))
     findings = diagnosis.explain(found.run)
@@ -75,13 +79,16 @@ def explain(
     }
     try:
         output.write_document("explanation", plain, json)
+        documents.write_table(FINDINGS, findings, wanted)
     finally:
         view = output.screen().explanation(
             found.run, findings, found.reference, quiet, try_fixes, proposals
         )
-        output.show(view, json)
+        output.show(view, wanted.stdout)
     if not quiet and not try_fixes:
-        output.show_command(fixes.propose(["explain", found.reference], found, findings), json)
+        output.show_command(
+            fixes.propose(["explain", found.reference], found, findings), wanted.stdout
+        )
     if not found.run.kernels:
         # The report's first line has said why there is none.
         raise PerfcliError("there is no generated kernel to explain")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
 
 
@@ -33,6 +34,8 @@ def import_(
     timeout: args.Timeout = None,
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Kernels to list; 0: all.")] = 10,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
 ) -> int:
     """Make a run of a profiler's trace or of torch's own files.
@@ -41,16 +44,18 @@ def import_(
     and stores a run that compare, explain, inspect-kernel and report take. With --quiet, prints
     only the run's id. What a file is, it is told by its content; no pickle is ever loaded.
     """
-    from perfcli.console import documents, output
+    from perfcli.console import output
     from perfcli.console.notes import Notes
+    from perfcli.frames.kernels import KERNELS, list_kernels
     from perfcli.importing.bringing import ImportOptions
     from perfcli.machine import targets
     from perfcli.predict.step import estimate_run
     from perfcli.workflow.context import Context
     from perfcli.workflow.obtain import import_paths
 
-    output.check_writable(json)
-    context = Context(Notes(quiet), fresh, written=documents.Wanted(json=json).places)
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
+    context = Context(Notes(quiet), fresh, written=wanted.places)
     options = ImportOptions(
         targets.get(target) if target else None, rank, python, jobs or os.cpu_count() or 1, timeout
     )
@@ -58,9 +63,10 @@ def import_(
     shown = estimate_run(found.run)
     try:
         output.write_document("run", {"run": shown}, json)
+        documents.write_table(KERNELS, list_kernels(shown), wanted)
     finally:
         view = output.screen().run(
             shown, found.shown_path, found.reference, quiet, top, sortable=False
         )
-        output.show(view, json)
+        output.show(view, wanted.stdout)
     return 0 if found.path else PerfcliError.exit_code

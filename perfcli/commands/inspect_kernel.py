@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def inspect_kernel(
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
@@ -67,8 +70,9 @@ def inspect_kernel(
     from dataclasses import replace
 
     from perfcli import diagnosis, units
-    from perfcli.console import documents, output
+    from perfcli.console import output
     from perfcli.console.notes import Notes
+    from perfcli.frames.kernels import KERNELS, LINES, list_kernels, list_lines
     from perfcli.predict.step import estimate_run
     from perfcli.workflow import fixes
     from perfcli.workflow.context import Context
@@ -78,24 +82,27 @@ def inspect_kernel(
     forms = [name for name, on in _forms(source, ttgir, ptx, sass) if on]
     if len(forms) > 1:
         raise PerfcliError(f"one text at a time: --{forms[0]} or --{forms[1]}")
+    if forms and (csv or parquet):
+        raise PerfcliError(f"--{forms[0]} prints a text: --csv and --parquet need it left out")
     if try_fixes and (kernel is None or forms):
         raise PerfcliError(
             "--try-fixes goes with the report of one KERNEL: perfcli explain tries all of a run's"
         )
-    output.check_writable(json)
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     question = Question(
         *(run, tuple(param or ()), preset, target, device, dynamic), inputs=tuple(input or ())
     )
     side = Side(tuple(option or ()), python)
-    written = documents.Wanted(json=json).places
-    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, written)
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, wanted.places)
     found = load_or_compile(question, side, context)
     found = replace(found, run=estimate_run(found.run))
     if kernel is None:
         try:
             output.write_document("kernels", {"kernels": found.run.kernels}, json)
+            documents.write_table(KERNELS, list_kernels(found.run), wanted)
         finally:
-            output.show(output.screen().listing(found.run), json)
+            output.show(output.screen().listing(found.run), wanted.stdout)
         return 0
     number = _choose(found.run.kernels, kernel)
     facts = found.run.kernels[number]
@@ -106,10 +113,11 @@ def inspect_kernel(
         try:
             output.write_document("kernel", {"kernel": facts}, json)
         finally:
-            output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
+            output.print_text(found.text(_blob(facts, forms[0], candidate)), wanted.stdout)
         return 0
     text = _source(found, facts, context.notes)
-    output.show(output.screen().kernel(number, facts, text, candidate, found.run.selections), json)
+    view = output.screen().kernel(number, facts, text, candidate, found.run.selections)
+    output.show(view, wanted.stdout)
     everything = diagnosis.explain(found.run)  # what a rule of ours gets wrong comes after the view
     if try_fixes:
         patient = fixes.Patient(found, everything)
@@ -118,12 +126,15 @@ def inspect_kernel(
     plain = {"kernel": facts, "findings": output.plain_findings(findings)}
     try:
         output.write_document("kernel", plain, json)
+        documents.write_table(LINES, list_lines(facts, text or "", candidate), wanted)
     finally:
         if findings or try_fixes:
-            output.show(output.screen().kernel_findings(found.run, findings, try_fixes), json)
+            output.show(
+                output.screen().kernel_findings(found.run, findings, try_fixes), wanted.stdout
+            )
     if not quiet and not try_fixes:
         command = ["inspect-kernel", found.reference, str(number)]
-        output.show_command(fixes.propose(command, found, findings), json)
+        output.show_command(fixes.propose(command, found, findings), wanted.stdout)
     return 0
 
 

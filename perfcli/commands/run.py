@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
 
 
@@ -44,6 +45,8 @@ def run(
         ),
     ] = None,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
@@ -53,15 +56,17 @@ def run(
     of the time: DRAM, L2 and L1 are bandwidths, "issue" the schedulers' instruction slots,
     "latency" waiting (docs/inspect-kernel.md has all).
     """
-    from perfcli.console import documents, output
+    from perfcli.console import output
     from perfcli.console.notes import Notes
+    from perfcli.frames.kernels import KERNELS, list_kernels
     from perfcli.loading.references import join_words
     from perfcli.predict.step import estimate_run
     from perfcli.workflow.context import Context
     from perfcli.workflow.obtain import compile_runs, warn_of_oversights
     from perfcli.workflow.request import Question, Side
 
-    output.check_writable(json)
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     screen = output.screen()
     named = (each for each in screen.columns if sort and sort.startswith(each.rstrip(".")))
     column = next(named, "")
@@ -77,16 +82,16 @@ def run(
     )
     side = Side(tuple(option or ()), python)
     args.use_calibration(calibration)
-    written = documents.Wanted(json=json).places
-    context = Context(Notes(quiet), fresh, timeout, fake, jobs, written=written)
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs, written=wanted.places)
     (found,) = compile_runs(question, [side], context)
     warn_of_oversights(found.run, context.notes, shows_notes=True)
     shown = estimate_run(found.run)
     try:
         output.write_document("run", {"run": shown}, json)
+        documents.write_table(KERNELS, list_kernels(shown), wanted)
     finally:
         places = (found.shown_path, found.reference)
         view = screen.run(shown, *places, brief=quiet, top=top, sort=column)
-        output.show(view, json)
+        output.show(view, wanted.stdout)
     # The warning is out already; a script that goes on with the id must not go on.
     return 0 if found.path else PerfcliError.exit_code

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
+from perfcli.frames.table import Column, Table, joined
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -25,6 +27,8 @@ def runs(
         str | None, typer.Argument(metavar="SCENARIO", help="List only runs of this scenario.")
     ] = None,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the ids.")] = False,
 ) -> int:
     """List the runs stored in this folder, oldest first.
@@ -39,6 +43,8 @@ def runs(
     from perfcli.console import output
     from perfcli.storing import store
 
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     headers = [
         stored.header
         for stored in store.runs()
@@ -49,17 +55,20 @@ def runs(
     damaged = [] if scenario else store.damaged()
     document = {"runs": headers, "damaged": [str(path) for path in damaged]}
     output.write_document("runs", document, json)
+    documents.write_table(RUNS, headers, wanted)
     if quiet:
         ids = "\n".join(units.printable(header.id) for header in headers)
-        output.show(Text(ids), json) if headers else None
+        output.show(Text(ids), wanted.stdout) if headers else None
     elif headers:
-        output.show(_Runs([_row(header) for header in headers]), json)
+        output.show(_Runs([_row(header) for header in headers]), wanted.stdout)
     else:
         of = f" of {scenario}" if scenario else ""
-        output.show(Text(f"no stored runs{of} in {store.FOLDER}: perfcli run SCENARIO"), json)
+        output.show(
+            Text(f"no stored runs{of} in {store.FOLDER}: perfcli run SCENARIO"), wanted.stdout
+        )
     for path in () if quiet else damaged:
         line = f"damaged: {path} is cut off; delete it and compile again"
-        output.show(Text(units.printable(line), style="yellow"), json)
+        output.show(Text(units.printable(line), style="yellow"), wanted.stdout)
     return 0
 
 
@@ -87,6 +96,40 @@ def _check_known(scenario: str) -> None:
     elif public(scenario) not in (known := registry.names("scenarios")):
         raise PerfcliError(f"no scenario {scenario!r}: {suggestion(scenario, known)}")
 
+
+def _settings(values: Mapping[str, Scalar]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+RUNS: Table[Header] = Table(
+    "runs",
+    "a stored run, the oldest first",
+    "`runs`",
+    (
+        Column("id", "text", "its id", lambda run: run.id),
+        Column("created", "time", "when it was stored", lambda run: run.created),
+        Column("scenario", "text", "what was compiled", lambda run: run.scenario),
+        Column("params", "text", "its parameters", lambda run: _settings(run.params)),
+        Column("variant", "text", "how it was compiled", lambda run: run.variant),
+        Column("mode", "text", "forward, training or step", lambda run: run.mode),
+        Column("device", "text", "cuda or cpu", lambda run: run.device),
+        Column("target", "text", "the GPU that it was compiled for", lambda run: run.target),
+        Column("dynamic", "flag", "whether shapes are dynamic", lambda run: run.dynamic),
+        Column("torch", "text", "torch's version", lambda run: run.torch),
+        Column("kernels", "count", "generated kernels", lambda run: run.kernels),
+        Column(
+            *("spilled_words", "count", "32-bit words spilled per thread, of all kernels"),
+            lambda run: run.spilled_words,
+        ),
+        Column("world", "count", "ranks of its process group", lambda run: run.world),
+        Column("script", "flag", "whether it is a script", lambda run: run.script),
+        Column(
+            *("compile_modes", "text", "modes that a script passes to `torch.compile`"),
+            lambda run: joined(run.compile_modes),
+        ),
+        Column("fingerprint", "text", "hash of all that decides it", lambda run: run.fingerprint),
+    ),
+)
 
 GAP = "  "
 TITLES = ("id", "scenario", "for", "torch", "kernels", "spilled")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
 import typer
 
+from perfcli import units
 from perfcli.console import output
 from perfcli.errors import PerfcliError
+from perfcli.frames.table import Row, Table
+from perfcli.frames.writing import check_parquet, render_csv, render_parquet
 from perfcli.model import Document, Judgement
 from perfcli.storing.whole import spare
 
@@ -91,6 +94,14 @@ Github: TypeAlias = Annotated[
     bool,
     typer.Option("--github", help="In GitHub Actions: write a step summary, and annotations."),
 ]
+Csv: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="FILE", help="Also write the table as CSV; - is stdout."),
+]
+Parquet: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--parquet", metavar="FILE", help="Also write the table as Parquet."),
+]
 
 STDOUT = output.STDOUT
 
@@ -106,6 +117,9 @@ class Wanted:
     github: bool = False
     json: Path | None = None
     """The command itself writes JSON; it is here because it may share stdout with the others."""
+    csv: Path | None = None
+    """This and ``parquet`` are written by ``write_table``."""
+    parquet: Path | None = None
 
     @property
     def files(self) -> dict[str, Path]:
@@ -121,7 +135,8 @@ class Wanted:
     @property
     def named(self) -> dict[str, Path]:
         """Map each wanted format to its file."""
-        return {**self.files, **({"json": self.json} if self.json else {})}
+        others = (("json", self.json), ("csv", self.csv), ("parquet", self.parquet))
+        return {**self.files, **{name: path for name, path in others if path}}
 
     @property
     def places(self) -> dict[Path, str]:
@@ -132,7 +147,7 @@ class Wanted:
     @property
     def stdout(self) -> Path | None:
         """Return ``-`` if a document takes stdout, so that the terminal's report goes to stderr."""
-        return STDOUT if STDOUT in (*self.files.values(), self.json) else None
+        return STDOUT if STDOUT in self.named.values() else None
 
     @property
     def stream(self) -> TextIO:
@@ -156,8 +171,23 @@ def check(wanted: Wanted, inputs: Sequence[Path] = ()) -> None:
         taken[place] = name
     for each in inputs:
         spare(each, wanted.places)
+    if wanted.parquet:
+        if wanted.parquet == STDOUT:
+            raise PerfcliError("--parquet -: a file is expected; --csv - writes text to stdout")
+        check_parquet()
     if wanted.github:
         _check_github()
+
+
+def write_table(table: Table[Row], rows: Iterable[Row], wanted: Wanted) -> None:
+    """Write a table as CSV and as Parquet, whichever is wanted. Raises PerfcliError if a file can't
+    be written."""
+    rows = list(rows)
+    if wanted.csv:
+        text = render_csv(table, rows)
+        output.write_text(units.printable(text) if wanted.csv == STDOUT else text, wanted.csv)
+    if wanted.parquet:
+        output.write_bytes(render_parquet(table, rows), wanted.parquet)
 
 
 def write(

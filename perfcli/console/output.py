@@ -154,15 +154,20 @@ def write_text(text: str, path: Path) -> None:
     """
     if path == STDOUT:
         sys.stdout.write(text)
-        return
+    else:
+        write_bytes(text.encode(), path)
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file, whole or not at all. Raises PerfcliError if it can't be written."""
     try:
         mode = path.stat().st_mode if path.exists() else None
         regular = mode is None or stat.S_ISREG(mode)
         if regular and os.access(path.resolve().parent, os.W_OK):
             allowed = 0o666 & ~_umask() if mode is None else stat.S_IMODE(mode)
-            write_whole(path.resolve(), text.encode(), allowed)
+            write_whole(path.resolve(), content, allowed)
         else:  # a pipe, a device, or a file in a folder where nothing else may be written
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
     except OSError as error:
         raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error
 

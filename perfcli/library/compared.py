@@ -10,7 +10,7 @@ from perfcli import units
 from perfcli.console.output import render, screen
 from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import gather_evidence
-from perfcli.library.frames import comparison_frame
+from perfcli.frames.groups import GROUPS, list_groups
 from perfcli.model import Comparison, Finding, KernelGroup, Outcome, Run
 
 # Whoever holds two functions together knows that they have two names.
@@ -63,10 +63,9 @@ class Compared:
         return self.comparison.findings
 
     def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with one row per group: ``relation``, ``base`` and ``head``
-        (kernels' names), ``method``, ``confidence``, and for each metric ``…_base``, ``…_head`` and
-        ``…_delta``."""
-        return comparison_frame(self.comparison)
+        """Return a ``pandas.DataFrame`` with one row per group of kernels; docs/frames.md has
+        the columns."""
+        return GROUPS.to_frame(list_groups(self.comparison))
 
     def assert_not_worse(self) -> None:
         """Raise AssertionError where the head is worse, or nobody can tell, with the reason and the

@@ -11,8 +11,8 @@ from typing import Any, overload
 from perfcli import diagnosis, units
 from perfcli.console.output import check_writable, render, screen
 from perfcli.errors import PerfcliError
+from perfcli.frames.kernels import KERNELS
 from perfcli.library.compared import Compared, compare_runs
-from perfcli.library.frames import kernels_frame
 from perfcli.library.kernel import Kernel, NotKnown, Total, counted, line, listed, meant, total
 from perfcli.library.speaking import in_python
 from perfcli.model import Finding, Run, Severity
@@ -136,9 +136,9 @@ class Kernels(Sequence[Kernel]):
         return max(known)
 
     def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with one row per kernel; docs/library.md has the
+        """Return a ``pandas.DataFrame`` with one row per kernel; docs/frames.md has the
         columns."""
-        return kernels_frame(self.items)
+        return KERNELS.to_frame(self.items)
 
     def compare(self, base: Kernels | str | Path, allow: Sequence[str] = ()) -> Compared:
         """Return what got worse since ``base``: other kernels, or a file that ``save`` wrote.

@@ -1,0 +1,106 @@
+"""Tables as CSV and Parquet, held against JSON and docs/frames.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas
+import pytest
+from cli.conftest import Perfcli
+
+from perfcli.frames.known import load_tables, render_page
+from perfcli.frames.table import DTYPES
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_has_every_column() -> None:
+    page = (ROOT / "docs/frames.md").read_text(encoding="utf-8")
+    assert page == render_page(page), "run: python -m perfcli.frames.known docs/frames.md"
+
+
+def test_names_are_used_once_and_an_empty_table_keeps_its_types() -> None:
+    tables = list(load_tables())
+    assert len({table.name for table in tables}) == len(tables)
+    for table in tables:
+        names = [column.name for column in table.columns]
+        assert len(set(names)) == len(names), table.name
+        frame = table.to_frame([])
+        assert [str(dtype) for dtype in frame.dtypes] == [
+            DTYPES[column.kind] for column in table.columns
+        ]
+
+
+def test_runs(perfcli: Perfcli) -> None:
+    perfcli("run", "softmax", "-p", "rows=128", "-q")
+    result = perfcli("runs", "--json", "runs.json", "--csv", "-", "--parquet", "runs.parquet")
+    (stored,) = json.loads(Path("runs.json").read_text())["runs"]
+    assert (result.code, result.out.count("\n")) == (0, 2)
+    assert result.out.splitlines()[0].startswith("number,id,created,scenario,params")
+    assert "softmax" in result.err
+    frame = pandas.read_parquet("runs.parquet")
+    (row,) = frame.to_dict("records")
+    assert (row["id"], row["kernels"], row["dynamic"]) == (stored["id"], stored["kernels"], False)
+    assert row["created"] == pandas.Timestamp(stored["created"])
+    assert "rows=128" in row["params"]
+
+
+def test_a_comparison_and_its_kernels(perfcli: Perfcli) -> None:
+    given = ("softmax", "-b", "max_autotune=true", "--csv", "groups.csv", "--parquet", "g.parquet")
+    perfcli("compare", *given, "--json", "c.json")
+    groups = json.loads(Path("c.json").read_text())["groups"]
+    frame = pandas.read_csv("groups.csv", index_col="number")
+    stored = pandas.read_parquet("g.parquet")
+    assert len(frame) == len(stored) == len(groups)
+    moved = [group["changes"]["bytes_moved"]["base"] for group in groups]
+    assert list(frame["bytes_moved_base"]) == list(stored["bytes_moved_base"]) == moved
+    assert (stored.attrs["table"], stored.attrs["units"]["bytes_moved_base"]) == ("groups", "B")
+    assert stored["measured_ratio"].isna().all()
+
+
+def test_kernels_findings_and_lines(perfcli: Perfcli) -> None:
+    perfcli("run", "softmax", "--csv", "kernels.csv", "--json", "run.json")
+    kernels = json.loads(Path("run.json").read_text())["run"]["kernels"]
+    frame = pandas.read_csv("kernels.csv", index_col="number")
+    assert list(frame["name"]) == [kernel["name"] for kernel in kernels]
+    assert list(frame["loads"]) == [kernel["source_facts"]["loads"] for kernel in kernels]
+    assert perfcli("inspect-kernel", "softmax", "--csv", "k.csv").code == 0
+    assert list(pandas.read_csv("k.csv")["name"]) == list(frame["name"])
+    assert perfcli("inspect-kernel", "softmax", "0", "--csv", "lines.csv").code == 0
+    lines = pandas.read_csv("lines.csv")
+    assert lines["global_loads"].sum() == kernels[0]["source_facts"]["loads"]
+    source = perfcli("inspect-kernel", "softmax", "0", "--source").out
+    assert list(lines["source"].fillna("")) == source.splitlines()
+    given = ("softmax", "--csv", "findings.csv", "--json", "findings.json")
+    assert perfcli("explain", *given).code == 0
+    found = json.loads(Path("findings.json").read_text())["findings"]
+    assert list(pandas.read_csv("findings.csv")["code"]) == [each["code"] for each in found]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (("runs", "--csv", "-", "--json", "-"), "--json and --csv both write stdout"),
+        (("runs", "--csv", "a", "--parquet", "./a"), "--csv and --parquet both write a"),
+        (("runs", "--parquet", "-"), "--parquet -: a file is expected; --csv - writes text"),
+        (("run", "softmax", "--csv", "no/such.csv"), "can't write no/such.csv: there is no folder"),
+        (("inspect-kernel", "softmax", "0", "--ptx", "--csv", "a"), "--ptx prints a text"),
+    ],
+)
+def test_what_can_not_be_written_is_refused_first(
+    perfcli: Perfcli, given: tuple[str, ...], line: str
+) -> None:
+    result = perfcli(*given)
+    assert (result.code, result.out) == (2, "")
+    assert line in result.complaint
+    assert not Path(".perfcli").exists()
+
+
+def test_parquet_without_pyarrow(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perfcli.frames.writing.find_spec", lambda name: None)
+    result = perfcli("run", "softmax", "--parquet", "a.parquet")
+    assert (result.code, result.complaint) == (
+        2,
+        "perfcli: --parquet needs pyarrow: pip install pyarrow, or use --csv",
+    )
