@@ -21,7 +21,7 @@ def exact_bytes(value: float | None) -> str:
 
 def size(value: float | None) -> str:
     """Return bytes in decimal units, as bandwidths are given: ``999 B``, ``1.53 GB``."""
-    return _scaled(value, ("B", "kB", "MB", "GB", "TB", "PB"), 1000.0)
+    return _scaled(value, ("B", "kB", "MB", "GB", "TB", "PB", "EB"), 1000.0)
 
 
 def seconds(value: float | None) -> str:

@@ -15,8 +15,8 @@ from once import compute_once, find_run_folder
 from rewriting import rewrite_asserts
 from warm import WarmProcess
 
-from perfcli.model import Bundle
 from perfcli.worker.process import ProcessExecutor
+from perfcli.worker.roles import Compiled
 from perfcli.worker.template import TemplateProcess
 
 # What is collected stays until the end: nobody need look through it, now or while tests run.
@@ -75,7 +75,7 @@ def warm_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProce
 def warm_workers(monkeypatch: pytest.MonkeyPatch, warm_process: WarmProcess) -> None:
     """Commands compile for real, in forks of that process instead of workers of their own."""
 
-    def compile_warm(_: ProcessExecutor, *asked: Any) -> Iterator[Bundle]:
+    def compile_warm(_: ProcessExecutor, *asked: Any) -> Iterator[tuple[int, Compiled]]:
         return warm_process.compile_each(*asked)
 
     monkeypatch.delenv("PERFCLI_FAKE", raising=False)

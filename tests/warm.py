@@ -17,11 +17,12 @@ from typing import Any
 import msgspec
 
 import perfcli
+from perfcli.errors import PerfcliError
 from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker import protocol
 from perfcli.worker.process import worker_environment
-from perfcli.worker.roles import Progress
+from perfcli.worker.roles import Compiled, Progress
 from perfcli.worker.weighing import weigh
 
 BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
@@ -67,12 +68,16 @@ class WarmProcess:
 
     def compile_each(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
-    ) -> Iterator[Bundle]:
+    ) -> Iterator[tuple[int, Compiled]]:
         """Compile as an ``Executor`` does."""
         for number, request in enumerate(requests):
-            bundle = self.compile(request)
+            made: Compiled
+            try:
+                made = self.compile(request)
+            except PerfcliError as error:
+                made = error
             progress(Progress(number, "done"))
-            yield bundle
+            yield number, made
 
     def close(self) -> None:
         for process in self._processes.values():

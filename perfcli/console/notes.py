@@ -112,7 +112,7 @@ class Reporter(LiveDisplay):
 
     def _show_bar(self, event: Progress, text: str) -> None:
         if self._bar is None:
-            self._bar = self._drawn = _start_bar()
+            self._bar = self._drawn = start_bar()
             self._bar.start()
         if event.request not in self._tasks:
             self._tasks[event.request] = self._bar.add_task("", total=None)
@@ -143,10 +143,10 @@ class _Pace:
         if not event.total or done < LEAST_DONE or event.done >= event.total:
             return ""
         left = (now - self.started) / done * (event.total - event.done)
-        return f", {event.done} of {event.total}, about {_write_duration(left)} left"
+        return f", {event.done} of {event.total}, about {write_duration(left)} left"
 
 
-def _write_duration(seconds: float) -> str:
+def write_duration(seconds: float) -> str:
     """``40 s``, ``12 min``, ``3 h``: no more than an estimate can tell."""
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -157,7 +157,7 @@ def _name_phase(event: Progress) -> str:
     return event.text or _PHASES[event.phase]
 
 
-def _start_bar() -> rich.progress.Progress:
+def start_bar() -> rich.progress.Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,7 +1,8 @@
 """Compiles nothing and makes deterministic bundles up, so that the whole command line is tested
 without torch (hidden ``--fake``, or ``PERFCLI_FAKE=1``).
 
-``PERFCLI_FAKE=weighed`` makes up the work of kernels as well, so that their times are estimated.
+``PERFCLI_FAKE=weighed`` makes up the work of kernels as well, so that their times are estimated;
+``PERFCLI_FAKE=takes:0.5`` does so, too, and takes so many seconds for each run.
 ``PERFCLI_FAKE=user:1`` plants a failure in request 1: ``user``, ``compile``, ``killed``, ``hang``
 or ``interrupt``; ``user:NAME`` in requests that set the option NAME, ``user:all`` in every one.
 What follows a semicolon is about measuring (``measuring``).
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed, WorkerFa
 from perfcli.fake.run import make_up_run, weigh_kernels
 from perfcli.machine.environment import Interpreter
 from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText, Run
-from perfcli.worker.roles import Made, Progress
+from perfcli.worker.roles import Compiled, Made, Progress
 
 FAILURES = ("user", "compile", "killed", "hang", "interrupt")
 
@@ -32,16 +34,22 @@ class FakeExecutor:
         failure, _, request = plan.partition(";")[0].partition(":")
         self.failure = failure if failure in FAILURES else None
         self.failing = request or "0"
-        self.weighs = failure == "weighed"
+        self.seconds = float(request) if failure == "takes" else 0.0
+        self.weighs = failure in ("weighed", "takes")
 
     def compile(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
-    ) -> Iterator[Bundle]:
+    ) -> Iterator[tuple[int, Compiled]]:
         for number, request in enumerate(requests):
             progress(Progress(number, "import", 0, None, "importing torch"))
             progress(Progress(number, "trace", 0, None, "tracing"))
-            if (failure := _find_planted(self, number, request)) is not None:
+            failure = _find_planted(self, number, request)
+            if isinstance(failure, PerfcliError):
+                yield number, failure
+                continue
+            if failure is not None:
                 raise failure
+            time.sleep(self.seconds)
             bundle = make_up_run(request)
             if self.weighs:
                 run = replace(bundle.run, kernels=weigh_kernels(bundle.run.kernels), weighed=True)
@@ -50,7 +58,7 @@ class FakeExecutor:
             for done in range(total + 1):
                 progress(Progress(number, "kernels", done, total, "compiling kernels"))
             progress(Progress(number, "done", total, total))
-            yield bundle
+            yield number, bundle
 
 
 def _find_planted(plan: FakeExecutor, number: int, request: CompileRequest) -> BaseException | None:

@@ -47,7 +47,10 @@ def compiled(call: Call, request: CompileRequest, timeout: float | None) -> Obta
     if plan := read_fake_plan():
         from perfcli.fake.executor import FakeExecutor
 
-        return _named(next(FakeExecutor(plan).compile([request], lambda event: None)))
+        ((_, made),) = FakeExecutor(plan).compile([request], lambda event: None)
+        if isinstance(made, PerfcliError):
+            raise made
+        return _named(made)
     packed = pack(call.function, call.args, call.kwargs, call.by_value)
     given = GivenRequest(
         compile=request,

@@ -26,9 +26,11 @@ from perfcli.storing.runfile import (
 __all__ = [
     "FOLDER",
     "Header",
+    "Stored",
     "cannot_write",
     "damaged",
     "find",
+    "find_newest",
     "keep_out_of_commits",
     "locate",
     "new_id",
@@ -45,7 +47,7 @@ FOLDER = Path(".perfcli") / "runs"
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
-class _StoredRun(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True):
     """A header and the file that it was read from."""
 
     path: Path
@@ -75,7 +77,7 @@ def keep_out_of_commits(folder: Path) -> None:
             ignore.write_text("*\n")
 
 
-def runs(folder: Path = FOLDER) -> list[_StoredRun]:
+def runs(folder: Path = FOLDER) -> list[Stored]:
     """Return all whole runs of the store, oldest first. The files themselves are the index, so
     nothing goes stale when others write or delete at the same time."""
     return sorted(_headers(folder), key=lambda stored: (stored.header.created, stored.header.id))
@@ -92,10 +94,14 @@ def damaged(folder: Path = FOLDER) -> list[Path]:
     return found
 
 
-def find(fingerprint: str, folder: Path = FOLDER) -> _StoredRun | None:
+def find(fingerprint: str, folder: Path = FOLDER) -> Stored | None:
     """Return the newest run with this fingerprint."""
-    found = [stored for stored in runs(folder) if stored.header.fingerprint == fingerprint]
-    return found[-1] if found else None
+    return find_newest(folder).get(fingerprint)
+
+
+def find_newest(folder: Path = FOLDER) -> dict[str, Stored]:
+    """Return the newest run of each fingerprint."""
+    return {stored.header.fingerprint: stored for stored in runs(folder)}
 
 
 def locate(reference: str, folder: Path = FOLDER) -> Path | None:
@@ -122,10 +128,10 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _headers(folder: Path) -> Iterator[_StoredRun]:
+def _headers(folder: Path) -> Iterator[Stored]:
     for name in _names(folder):
         path = folder / f"{name}.json"
         # Skipped, not reported: a listing must survive a foreign, newer or vanished file.
         with suppress(OSError, msgspec.DecodeError, PerfcliError):
             if not is_cut_off(path):
-                yield _StoredRun(path, read_header(path))
+                yield Stored(path, read_header(path))

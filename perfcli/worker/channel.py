@@ -173,14 +173,18 @@ class Channel:
         self._close_requests()
         return self._process.pid
 
+    def kill(self) -> None:
+        """Kill the process and all that it started; the pipes stay, for who waits at them."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Kill the process and all that it started."""
         if self._closed:
             return
         self._closed = True
         os.close(self._replies)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.kill()
         self._process.wait()
         self._close_requests()
 

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 import msgspec
 
+from perfcli.errors import PerfcliError
 from perfcli.machine.environment import clean_environment
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.forked_worker import ForkedWorker, fork_warm
-from perfcli.worker.roles import Progress
+from perfcli.worker.needs import USUAL_NEEDS, Needs, measure_memory
+from perfcli.worker.roles import Compiled, Progress
 from perfcli.worker.weighing import weigh
 
 PHASES = {
@@ -49,32 +54,38 @@ class _Reply(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ProcessExecutor:
-    """Compiles each request in a process of its own, two at a time: while one traces, which takes
-    one core, another one can use the rest for its kernels."""
+    """Compiles each request in a process of its own, several at a time: while one traces, which
+    takes one core, others can use the rest for their kernels."""
 
     timeout_seconds: float | None = None
+    needs: Needs = USUAL_NEEDS
 
     def compile(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
-    ) -> Iterator[Bundle]:
-        waiting = deque(enumerate(requests))
-        running = deque[_Compilation]()
-        at_once = _AT_ONCE if len(requests) > 1 and min(r.jobs for r in requests) > 1 else 1
-        try:
-            while waiting or running:
-                while waiting and len(running) < at_once:
-                    index, request = waiting.popleft()
-                    request = replace(request, jobs=-(-request.jobs // at_once))
-                    begun = _Compilation(request, index, progress, self.timeout_seconds)
-                    running.append(begun)
-                yield running[0].finish()
-                running.popleft()
-        finally:
-            for each in running:
-                each.close()
+    ) -> Generator[tuple[int, Compiled], None, None]:
+        fitting = []
+        for number, request in enumerate(requests):
+            if refusal := self.needs.refuse(request, measure_memory(), "this machine"):
+                yield number, refusal
+            else:
+                fitting.append(number)
+        if fitting:
+            at_once = self._count_at_once([requests[number] for number in fitting])
+            with closing(_Crew(at_once, self.timeout_seconds)) as crew:
+                for number in fitting:
+                    share = -(-requests[number].jobs // at_once)
+                    crew.begin(number, replace(requests[number], jobs=share))
+                yield from crew.finish(len(fitting), progress)
+
+    def _count_at_once(self, requests: Sequence[CompileRequest]) -> int:
+        """Return how many compile at a time: no more than there are jobs, and than memory holds."""
+        memory = max(map(self.needs.memory_of, requests))
+        jobs = min(request.jobs for request in requests)
+        return max(1, min(len(requests), jobs, max(_LEAST_AT_ONCE, measure_memory() // memory)))
 
 
-_AT_ONCE = 2
+_LEAST_AT_ONCE = 2
+"""Both sides of a comparison are compiled at the same time, whatever memory seems to be left."""
 
 
 def compile_in_process(
@@ -83,8 +94,65 @@ def compile_in_process(
     progress: Callable[[Progress], None],
     timeout_seconds: float | None = None,
 ) -> Bundle:
-    """Compile one request in one worker. Raises as ``ProcessExecutor.compile``."""
+    """Compile one request in one worker. Raises what ``ProcessExecutor.compile`` yields as an
+    error."""
     return _Compilation(request, index, progress, timeout_seconds).finish()
+
+
+class _Crew:
+    """Has threads wait for workers, so many at a time; what they tell is told in one thread."""
+
+    def __init__(self, at_once: int, timeout_seconds: float | None) -> None:
+        self._timeout = timeout_seconds
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="perfcli")
+        self._told: SimpleQueue[Progress | tuple[int, Bundle | BaseException]] = SimpleQueue()
+        self._lock = Lock()
+        self._running: set[_Compilation] = set()
+        self._closed = False
+
+    def begin(self, number: int, request: CompileRequest) -> None:
+        self._pool.submit(self._compile, number, request)
+
+    def finish(
+        self, count: int, progress: Callable[[Progress], None]
+    ) -> Iterator[tuple[int, Compiled]]:
+        """Yield what came of so many requests, as they come."""
+        while count:
+            told = self._told.get()
+            if isinstance(told, Progress):
+                progress(told)
+                continue
+            number, made = told
+            if isinstance(made, BaseException) and not isinstance(made, PerfcliError):
+                raise made
+            count -= 1
+            yield number, made
+
+    def _compile(self, number: int, request: CompileRequest) -> None:
+        made: Bundle | BaseException
+        try:
+            begun = _Compilation(request, number, self._told.put, self._timeout)
+            with self._lock:
+                self._running.add(begun)
+                closed = self._closed
+            try:
+                if closed:
+                    begun.kill()
+                made = begun.finish()
+            finally:
+                with self._lock:
+                    self._running.discard(begun)
+        except BaseException as error:
+            made = error
+        self._told.put((number, made))
+
+    def close(self) -> None:
+        """End all workers, and wait until nothing is left of them."""
+        with self._lock:
+            self._closed = True
+            for each in self._running:
+                each.kill()
+        self._pool.shutdown(cancel_futures=True)
 
 
 class _Compilation:
@@ -133,6 +201,11 @@ class _Compilation:
         finally:
             self.close()
         return weigh(bundle, Path(self._request.cache_dir))
+
+    def kill(self) -> None:
+        """End the worker from another thread: the one that waits for it notices, and clears up."""
+        if self._channel is not None:
+            self._channel.kill()
 
     def close(self) -> None:
         """End the worker, whatever it does; may be called again."""

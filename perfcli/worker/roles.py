@@ -1,7 +1,8 @@
-"""Defines what the command line asks of whoever compiles: requests in, bundles out, in order.
+"""Defines what the command line asks of whoever compiles: requests in, bundles out, as they come.
 
-Two implementations: ``process.ProcessExecutor`` starts workers, ``fake.FakeExecutor`` makes up
-deterministic bundles so that the whole command line is tested without torch.
+Three implementations: ``process.ProcessExecutor`` starts workers here, ``cluster.ClusterExecutor``
+has a Ray cluster do so, ``fake.FakeExecutor`` makes up deterministic bundles so that the whole
+command line is tested without torch.
 """
 
 from __future__ import annotations
@@ -49,17 +50,22 @@ class Progress:
     text: str = ""
     note: str = ""
     """What is to be said at once; then it says nothing of how far the request has come."""
+    place: str = ""
+    """The machine of a cluster that is at it."""
+
+
+Compiled: TypeAlias = "Bundle | PerfcliError"
 
 
 class Executor(Protocol):
     def compile(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
-    ) -> Iterator[Bundle]:
-        """Yield one bundle per request, in order, each as soon as it is there.
+    ) -> Iterator[tuple[int, Compiled]]:
+        """Yield each request's number and what came of it, as they come. A request that fails is
+        an error (UserCodeFailed, CompileFailed, WorkerFailed), never raised.
 
-        ``Run.id``, ``created``, ``fingerprint`` are the caller's to fill in. Raises
-        UserCodeFailed, CompileFailed or WorkerFailed for the request that failed; bundles that
-        were yielded before stay good.
+        ``Run.id``, ``created``, ``fingerprint`` are the caller's to fill in. ``progress`` is called
+        in the caller's thread.
         """
         ...
 

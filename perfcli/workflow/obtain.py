@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfcli.blobs import unpack
-from perfcli.console.notes import Notes, Reporter
+from perfcli.console.notes import Notes
+from perfcli.console.tally import watch
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.loading import registry
 from perfcli.loading.references import Reference, find_file, parse_reference
@@ -27,6 +28,7 @@ from perfcli.names import public, suggestion
 from perfcli.predict.step import name_estimator
 from perfcli.storing import store
 from perfcli.storing.whole import spare
+from perfcli.worker.roles import Progress
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, list_edited, list_set_anew
 from perfcli.workflow.request import Question, Side, name_foreign, order_jobs, read_reference
@@ -49,6 +51,8 @@ class Obtained:
     """Only where there is no file."""
     asked: Variant | None = None
     """What the command line asked for; None for a run that it names by its file or id."""
+    compiled: bool = False
+    """Whether it was compiled now, and not found in the store."""
 
     @property
     def reference(self) -> str:
@@ -163,50 +167,79 @@ def obtain(
     keeps: bool = True,
     begin: Callable[[], None] = lambda: None,
 ) -> list[Obtained]:
-    """Get one run per job, in order. ``again`` is said of stored ones: empty without ``--fresh``.
-    ``keeps``: what is compiled is stored. ``begin`` is called first where anything is compiled.
+    """Get one run per job, in order, as ``obtain_each``. Raises the error of the first job that
+    fails, saying what was stored until then."""
+    found: dict[int, Obtained] = {}
+    with closing(obtain_each(jobs, context, again, keeps, begin)) as arriving:
+        for number, made in arriving:
+            if isinstance(made, PerfcliError):
+                compiled = [run for run in found.values() if run.compiled and run.path]
+                if compiled:
+                    context.notes.say(_describe_kept(compiled))
+                raise made
+            found[number] = made
+    return [found[number] for number in range(len(jobs))]
 
-    Raises Interrupted on Ctrl-C, saying what was stored; what the executor raises otherwise.
+
+def obtain_each(
+    jobs: Sequence[Job],
+    context: Context,
+    again: str | None = AGAIN,
+    keeps: bool = True,
+    begin: Callable[[], None] = lambda: None,
+) -> Generator[tuple[int, Obtained | PerfcliError], None, None]:
+    """Yield each job's number and its run, as they come: first those that are stored, then what is
+    compiled, once where several jobs are the same. A job that fails is an error, never raised.
+
+    ``again`` is said of stored ones: empty without ``--fresh``, None where nothing is said of
+    them. ``keeps``: what is compiled is stored. ``begin`` is called first where anything is
+    compiled. Raises Interrupted on Ctrl-C, saying what was stored.
     """
     notes = context.notes
-    found = [None if context.fresh else _reuse(job, notes, again) for job in jobs]
-    missing = [number for number, known in enumerate(found) if known is None]
-    for job in {jobs[number].interpreter.torch: jobs[number] for number in missing}.values():
+    known = {} if context.fresh else store.find_newest()
+    missing: dict[str, list[int]] = {}
+    for number, job in enumerate(jobs):
+        stored = known.get(job.fingerprint)
+        found = _reuse(job, stored, notes, again) if stored else None
+        if found is None:
+            missing.setdefault(job.fingerprint, []).append(number)
+        else:
+            yield number, replace(found, asked=job.request.variant)
+    if not missing:
+        return
+    wanted = [jobs[numbers[0]] for numbers in missing.values()]
+    for job in {job.interpreter.torch: job for job in wanted}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
-    if missing:
-        begin()
+    begin()
     with context.phase("compile"):
-        _compile(jobs, missing, found, context, keep_run if keeps else _pass_on)
-    made = zip(jobs, found, strict=True)
-    return [replace(run, asked=job.request.variant) for job, run in made if run is not None]
+        for job, made in _compile(wanted, context, keep_run if keeps else _pass_on):
+            for number in missing[job.fingerprint]:
+                variant = jobs[number].request.variant
+                yield number, replace(made, asked=variant) if isinstance(made, Obtained) else made
 
 
 def _compile(
-    jobs: Sequence[Job],
-    missing: Sequence[int],
-    found: list[Obtained | None],
-    context: Context,
-    keep: Callable[[Bundle, str, Notes], Obtained],
-) -> None:
-    requests, notes = [jobs[number].request for number in missing], context.notes
+    jobs: Sequence[Job], context: Context, keep: Callable[[Bundle, str, Notes], Obtained]
+) -> Iterator[tuple[Job, Obtained | PerfcliError]]:
+    requests, notes = [job.request for job in jobs], context.notes
     stored: list[Obtained] = []
     try:
         with (
             Worktrees() as worktrees,
-            Reporter(_name_requests(requests), notes) as progress,
-            closing(worktrees.compile(context.start_executor(), requests, progress)) as bundles,
+            watch(_name_requests(requests), notes) as progress,
+            closing(worktrees.compile(context.start_executor(), requests, progress)) as arriving,
         ):
-            for number, bundle in zip(missing, bundles, strict=True):
+            for number, bundle in arriving:
+                if isinstance(bundle, PerfcliError):
+                    progress(Progress(number, "done"))
+                    yield jobs[number], bundle
+                    continue
                 made = keep(bundle, jobs[number].fingerprint, notes)
-                found[number] = made
                 stored.append(made)
+                yield jobs[number], replace(made, compiled=True)
     except KeyboardInterrupt as error:
         raise Interrupted(f"interrupted; {_describe_kept(stored)}") from error
-    except PerfcliError as error:
-        if stored:
-            notes.say(_describe_kept(stored))
-        raise error
 
 
 def _name_requests(requests: Sequence[CompileRequest]) -> list[str]:
@@ -259,17 +292,20 @@ def tell_estimator(run: Run, notes: Notes) -> None:
 
 
 def _describe_kept(stored: Sequence[Obtained]) -> str:
-    """Return ``default is stored as .perfcli/runs/….json``, of each."""
+    """Return ``default is stored as .perfcli/runs/….json``, of each; their number where they are
+    many."""
     kept = [f"{made.run.variant.name} is stored as {made.path}" for made in stored if made.path]
+    if len(kept) > _MOST_NAMED:
+        return f"{len(kept)} runs are stored in {store.FOLDER}"
     return "; ".join(kept) or "nothing was finished"
 
 
-def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
+_MOST_NAMED = 4
+
+
+def _reuse(job: Job, known: store.Stored, notes: Notes, again: str | None) -> Obtained | None:
     """Return the newest stored run of this job, if the files that it imported and the variables
     that it asked for are still the same."""
-    known = store.find(job.fingerprint)
-    if known is None:
-        return None
     try:
         run = store.read(known.path, sealed=True)
     except PerfcliError as error:
@@ -277,7 +313,8 @@ def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
         return None
     if list_edited(run.sources) or list_set_anew(run) or not _is_of(run, job.request):
         return None
-    notes.say(f"{run.variant.name}: nothing changed since run {run.id}{again}")
+    if again is not None:
+        notes.say(f"{run.variant.name}: nothing changed since run {run.id}{again}")
     return Obtained(run, known.path)
 
 

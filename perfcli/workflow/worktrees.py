@@ -17,7 +17,7 @@ import msgspec
 from perfcli.errors import PerfcliError
 from perfcli.loading.references import Reference, parse_reference
 from perfcli.model import Bundle, CompileRequest, KernelFacts, KernelText, Run
-from perfcli.worker.roles import Executor, Generator, Made, Progress
+from perfcli.worker.roles import Compiled, Executor, Generator, Made, Progress
 from perfcli.workflow.revision import (
     COMMIT_DIGITS,
     Revision,
@@ -93,7 +93,7 @@ class Worktrees:
         executor: Executor,
         requests: Sequence[CompileRequest],
         progress: Callable[[Progress], None],
-    ) -> collections.abc.Generator[Bundle, None, None]:
+    ) -> collections.abc.Generator[tuple[int, Compiled], None, None]:
         """Compile as the executor does; a run of a revision says nothing of its worktree.
 
         What it imports of the user's checkout, since the project is installed from there (``pip
@@ -101,19 +101,23 @@ class Worktrees:
         folders before those. Raises PerfcliError where that does not help.
         """
         placed = [self.place(request) for request in requests]
-        with _closing(executor.compile(placed, progress)) as made:
-            for number, request in enumerate(requests):
+        with _closing(executor.compile(placed, progress)) as arriving:
+            for number, made in arriving:
+                request = requests[number]
 
                 def tell(told: Progress, number: int = number) -> None:
                     progress(replace(told, request=number))
 
-                with self._hidden():
-                    bundle = next(made)
-                    while again := self.place_again(request, placed[number], bundle.run.sources):
-                        placed[number] = again
-                        (bundle,) = executor.compile([again], tell)
-                    bundle = self._give_back(bundle, request)
-                yield bundle
+                while isinstance(made, Bundle):
+                    again = self.place_again(request, placed[number], made.run.sources)
+                    if again is None:
+                        break
+                    placed[number] = again
+                    ((_, made),) = executor.compile([again], tell)
+                if isinstance(made, PerfcliError):
+                    yield number, self._hide(made)
+                else:
+                    yield number, self._give_back(made, request)
 
     def search(self, generator: Generator) -> Generator:
         """Return a generator that does for each variant what ``compile`` does."""
@@ -171,14 +175,6 @@ class Worktrees:
             made = self._stack.enter_context(check_out(reference.revision, folder))
             self._known[root, commit] = made
         return self._known[root, commit]
-
-    @contextmanager
-    def _hidden(self) -> Iterator[None]:
-        """Say of an error where it is in the user's checkout, not in a folder that is gone."""
-        try:
-            yield
-        except PerfcliError as error:
-            raise self._hide(error) from error
 
     def _hide(self, error: Failure) -> Failure:
         message, detail = str(error), error.detail

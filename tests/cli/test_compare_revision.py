@@ -16,6 +16,7 @@ from perfcli.errors import PerfcliError
 from perfcli.fake.executor import FakeExecutor, FakeGenerator, fake_interpreter
 from perfcli.model import Bundle, CompileRequest, Generated, MeasureRequest, Prepared
 from perfcli.storing import store
+from perfcli.worker.roles import Compiled
 from perfcli.workflow.request import Question, Side, make_jobs
 from perfcli.workflow.setting import MeasuringOptions, Setting
 from perfcli.workflow.worktrees import Worktrees
@@ -55,7 +56,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
     def watched(
         self: FakeExecutor, requests: Sequence[CompileRequest], progress: Callable[..., None]
-    ) -> Iterator[Bundle]:
+    ) -> Iterator[tuple[int, Compiled]]:
         for request in requests:
             path = request.scenario.partition(":")[0]
             seen[request.folder] = (Path(request.folder) / path).read_text()
@@ -163,7 +164,7 @@ def test_a_submodule_has_the_files_of_that_revision(
 
     def watched(
         self: FakeExecutor, requests: Sequence[CompileRequest], progress: Callable[..., None]
-    ) -> Iterator[Bundle]:
+    ) -> Iterator[tuple[int, Compiled]]:
         seen.extend((Path(each.folder) / "sub/layer.py").read_text() for each in requests)
         return compile_(self, requests, progress)
 
@@ -281,9 +282,11 @@ class Installed(FakeExecutor):
 
     def compile(
         self, requests: Sequence[CompileRequest], progress: Callable[..., None]
-    ) -> Iterator[Bundle]:
-        for request, made in zip(requests, super().compile(requests, progress), strict=True):
-            yield replace(made, run=replace(made.run, sources=dict.fromkeys(imports(request), "0")))
+    ) -> Iterator[tuple[int, Compiled]]:
+        for number, made in super().compile(requests, progress):
+            assert isinstance(made, Bundle)
+            sources = dict.fromkeys(imports(requests[number]), "0")
+            yield number, replace(made, run=replace(made.run, sources=sources))
 
 
 def imports(request: CompileRequest) -> list[str]:
@@ -297,9 +300,10 @@ def test_two_variants_of_an_installed_project_at_one_revision(revisions: tuple[s
     sides = [Side(), Side(("split_reductions=false",))]
     requests = [job.request for job in make_jobs(question, sides, fake_interpreter)]
     with Worktrees() as worktrees:
-        made = list(worktrees.compile(Installed("1"), requests, lambda _: None))
-    assert [dict(each.run.sources) for each in made] == [{}, {}]
-    assert [each.run.variant for each in made] == [request.variant for request in requests]
+        made = [m for _, m in worktrees.compile(Installed("1"), requests, lambda _: None)]
+    runs = [each.run for each in made if isinstance(each, Bundle)]
+    assert [dict(run.sources) for run in runs] == [{}, {}]
+    assert [run.variant for run in runs] == [request.variant for request in requests]
 
 
 class Measuring:

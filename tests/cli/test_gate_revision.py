@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from perfcli.fake.executor import FakeExecutor
-from perfcli.model import Bundle, CompileRequest
+from perfcli.model import CompileRequest
+from perfcli.worker.roles import Compiled
 
 
 def git(*arguments: str) -> str:
@@ -41,7 +42,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[CompileRequest]:
 
     def watched(
         self: FakeExecutor, requests: Sequence[CompileRequest], progress: Callable[..., None]
-    ) -> Iterator[Bundle]:
+    ) -> Iterator[tuple[int, Compiled]]:
         seen.extend(requests)
         assert all(not request.folder or Path(request.folder).is_dir() for request in requests)
         return compile_(self, requests, progress)

@@ -537,10 +537,11 @@ def test_another_value_of_a_variable_that_was_asked_for_makes_another_run(
     compile_ = FakeExecutor.compile
 
     def ask(self: FakeExecutor, *arguments: Any) -> Any:
-        for bundle in compile_(self, *arguments):
+        for number, bundle in compile_(self, *arguments):
+            assert isinstance(bundle, Bundle)
             env = {**os.environ, **bundle.run.variant.env}
             asked = {name: hash_value(env.get(name)) for name in ("ROWS", "COLUMNS_OF_IT")}
-            yield replace(bundle, run=replace(bundle.run, asked_variables=asked))
+            yield number, replace(bundle, run=replace(bundle.run, asked_variables=asked))
 
     monkeypatch.setattr(FakeExecutor, "compile", ask)
     typed = ("run", "softmax")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from warm import WarmProcess, make_request
 
+from perfcli.errors import PerfcliError
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Run, Variant
@@ -57,8 +58,10 @@ def compile_bundle(
             cache_dir=str(cache or cache_of_the_run),
         )
         if cache is not None:
-            (bundle,) = ProcessExecutor(TIMEOUT_SECONDS).compile([request], lambda _: None)
-            return bundle
+            ((_, made),) = ProcessExecutor(TIMEOUT_SECONDS).compile([request], lambda _: None)
+            if isinstance(made, PerfcliError):
+                raise made
+            return made
         return once(_key(request), lambda: warm_process.compile(request))
 
     return compiled

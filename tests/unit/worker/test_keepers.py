@@ -16,7 +16,7 @@ from handmade import H100
 
 from perfcli.errors import PerfcliError
 from perfcli.machine.environment import cache_dir
-from perfcli.model import CompileRequest, Run, Variant
+from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker import keepers
 from perfcli.worker.forked_worker import _find_place
 from perfcli.worker.process import ProcessExecutor
@@ -53,8 +53,9 @@ def ask(python: str | None = None) -> CompileRequest:
 
 def compile_block(told: list[Progress]) -> Run:
     request = ask()
-    (bundle,) = ProcessExecutor(300).compile([request], told.append)
-    return bundle.run
+    ((_, made),) = ProcessExecutor(300).compile([request], told.append)
+    assert isinstance(made, Bundle)
+    return made.run
 
 
 @pytest.mark.torch
