@@ -42,6 +42,9 @@ COMMANDS = {
         "baseline": "Record or show the gate's baseline.",
         "init-ci": "Generate CI configuration for the gate.",
     },
+    "Over time": {
+        "history": "Keep results over months, and find when it got worse.",
+    },
     "Search options": {
         "bisect-config": "Find the smallest set of options to blame.",
         "knobs": "Search torch's options, or compare two releases.",

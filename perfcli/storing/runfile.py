@@ -101,7 +101,16 @@ def read(path: Path, *, sealed: bool = False) -> Run:
     Raises PerfcliError for a file that is no run, that was changed since it was written, or that
     has numbers which no run has.
     """
-    file = _open(path)
+    return _read_run(_open(path), path, sealed)
+
+
+def decode_run(text: bytes, where: str) -> Run:
+    """Return the run that a file's content holds, as ``read``; ``where`` names it in errors."""
+    path = Path(where)
+    return _read_run(_parse(text, path), path)
+
+
+def _read_run(file: _File, path: Path, sealed: bool = False) -> Run:
     if file.checksum:
         _check_seal(file, path)
     elif sealed:
@@ -232,6 +241,10 @@ def _open(path: Path) -> _File:
         raise PerfcliError(f"no such file: {path}") from None
     except OSError as error:
         raise PerfcliError(f"can't read {path}: {error.strerror}") from error
+    return _parse(text, path)
+
+
+def _parse(text: bytes, path: Path) -> _File:
     try:
         file = msgspec.json.decode(text, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -124,7 +124,7 @@ def sweep_worktrees() -> None:
 def find_commit(name: str, folder: Path) -> tuple[Path, str]:
     """Return the top of the repository around ``folder``, and the commit of a revision."""
     root = Path(_git(folder, "rev-parse", "--show-toplevel", what=f"{folder} is in no repository"))
-    found = _run(
+    found = run_git(
         root, ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     )
     if found.returncode != 0:
@@ -138,10 +138,10 @@ def _advise(root: Path, name: str) -> str:
     _, colon, part = name.partition(":")
     if colon:
         return f"the name of a part of a file stands before the @, model.py:{part}@REVISION"
-    shallow = _run(root, ("rev-parse", "--is-shallow-repository")).stdout.strip() == "true"
+    shallow = run_git(root, ("rev-parse", "--is-shallow-repository")).stdout.strip() == "true"
     if shallow:
         return "it is a shallow clone, fetch the revision first (git fetch --unshallow)"
-    listed = _run(root, ("for-each-ref", "--format=%(refname:short)")).stdout.split()
+    listed = run_git(root, ("for-each-ref", "--format=%(refname:short)")).stdout.split()
     near = suggestion(name, listed)
     return near if near.startswith("did you") else "it is no branch, tag or commit of it"
 
@@ -153,9 +153,9 @@ def check_tracked(file: Path, name: str, root: Path, commit: str) -> None:
     if not real.is_relative_to(top):
         raise PerfcliError(f"{file} is not in the repository {root}")
     path = real.relative_to(top).as_posix()
-    if _run(root, ("cat-file", "-e", f"{commit}:{path}")).returncode == 0:
+    if run_git(root, ("cat-file", "-e", f"{commit}:{path}")).returncode == 0:
         return
-    known = _run(root, ("ls-files", "--error-unmatch", "--", path)).returncode == 0
+    known = run_git(root, ("ls-files", "--error-unmatch", "--", path)).returncode == 0
     why = "it came later, or had another path then" if known else "git does not track it"
     why = why if file.exists() else "nor is it here now"
     raise PerfcliError(f"there is no {path} in revision {name}: {why}")
@@ -185,7 +185,7 @@ def _fill_submodules(root: Path, commit: str, place: Path) -> None:
         own = root / path
         if mode != "160000" or not (own / ".git").exists():
             continue
-        made = _run(own, ("archive", "--format=tar", at), text=False)
+        made = run_git(own, ("archive", "--format=tar", at), text=False)
         if made.returncode:
             raise PerfcliError(
                 f"the submodule {path} has no commit {at[:COMMIT_DIGITS]} here: fetch it first "
@@ -198,7 +198,7 @@ def _fill_submodules(root: Path, commit: str, place: Path) -> None:
 
 def _git(folder: Path, *arguments: str, what: str) -> str:
     try:
-        done = _run(folder, arguments)
+        done = run_git(folder, arguments)
     except OSError as error:
         raise PerfcliError(f"revisions need git: {error.strerror or error}") from error
     if done.returncode != 0:
@@ -207,9 +207,10 @@ def _git(folder: Path, *arguments: str, what: str) -> str:
     return str(done.stdout).strip()
 
 
-def _run(
+def run_git(
     folder: Path, arguments: Sequence[str], text: bool = True
 ) -> subprocess.CompletedProcess[Any]:
+    """Run git in a folder, whatever repository a hook is about, and return what came of it."""
     clean = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     return subprocess.run(
         ["git", "-C", str(folder), *arguments],
@@ -226,6 +227,6 @@ def _remove(root: Path, place: Path) -> None:
     """Remove the worktree without leaving a note of it in the user's repository, or losing one of
     another worktree: ``git worktree prune`` would forget those whose disk is not mounted now."""
     remove = ("worktree", "remove", "--force", "--force", str(place))
-    if _run(root, remove).returncode != 0:  # broken: git forgets one whose folder is gone
+    if run_git(root, remove).returncode != 0:  # broken: git forgets one whose folder is gone
         shutil.rmtree(place, ignore_errors=True)
-        _run(root, remove)
+        run_git(root, remove)

@@ -1,0 +1,95 @@
+"""What git says of the revision that was compiled, and of those between two. A folder without a
+repository has none of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from perfcli.errors import PerfcliError
+from perfcli.history.entry import Commit
+from perfcli.workflow.revision import find_commit, run_git
+
+MOST_SHOWN = 50
+"""Commits between two points that are listed."""
+_BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+"""What CI calls the branch, where it checks out a commit without one."""
+
+
+def describe_commit(name: str, folder: Path, sources: Mapping[str, str]) -> Commit:
+    """Return what a revision of the repository around ``folder`` is; an empty one where there is no
+    repository and none was named. ``sources``: the files that were compiled, path to SHA-256.
+
+    Raises PerfcliError where the named revision is not in the repository.
+    """
+    try:
+        root, commit = find_commit(name or "HEAD", folder)
+    except PerfcliError:
+        if name:
+            raise
+        return Commit()
+    shown = _ask(root, "show", "--no-patch", "--format=%s%n%ct", commit).splitlines()
+    title, seconds = (shown[0], shown[-1]) if len(shown) > 1 else ("", shown[-1])
+    shallow = _ask(root, "rev-parse", "--is-shallow-repository") == "true"
+    roots = _ask(root, "rev-list", "--max-parents=0", commit).split()
+    return Commit(
+        id=commit,
+        title=title,
+        time=_write_time(int(seconds)),
+        depth=None if shallow else int(_ask(root, "rev-list", "--count", commit)),
+        repository="" if shallow else min(roots),
+        branch=_find_branch(root, name),
+        edited=_is_edited(root, commit, sources),
+    )
+
+
+def list_between(first: str, last: str, folder: Path) -> list[str]:
+    """Return the commits after ``first`` up to ``last``, the newest first, as ``a1b2c3d4e5f6 Fuse
+    it``; empty where the repository around ``folder`` does not have both."""
+    if not first or not last:
+        return []
+    try:
+        root, _ = find_commit(first, folder)
+        find_commit(last, folder)
+        shown = _ask(root, "log", "--format=%h %s", "--abbrev=12", f"{first}..{last}")
+    except PerfcliError:
+        return []
+    return shown.splitlines()
+
+
+def _is_edited(root: Path, commit: str, sources: Mapping[str, str]) -> bool:
+    """Return whether a file of the repository that was compiled is another one in the commit."""
+    top = root.resolve()
+    for source, digest in sources.items():
+        path = Path(os.path.realpath(source))
+        if not path.is_relative_to(top):
+            continue
+        found = run_git(root, ("show", f"{commit}:{path.relative_to(top).as_posix()}"), text=False)
+        if found.returncode != 0 or hashlib.sha256(found.stdout).hexdigest() != digest:
+            return True
+    return False
+
+
+def _find_branch(root: Path, name: str) -> str:
+    if name:
+        return ""
+    branch = _ask(root, "rev-parse", "--abbrev-ref", "HEAD")
+    if branch != "HEAD":
+        return branch
+    return next(filter(None, map(os.environ.get, _BRANCHES)), "")
+
+
+def _ask(root: Path, *arguments: str) -> str:
+    done = run_git(root, arguments)
+    if done.returncode != 0:
+        said = (done.stderr or "").strip().splitlines()
+        raise PerfcliError(f"git {arguments[0]} failed{f': {said[-1]}' if said else ''}")
+    return str(done.stdout).strip()
+
+
+def _write_time(seconds: int) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

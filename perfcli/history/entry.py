@@ -1,0 +1,180 @@
+"""Defines what one addition to a history says, and how it is written: an entry is named by the
+SHA-256 of what it says, so the same twice is one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+
+from perfcli.errors import PerfcliError
+from perfcli.model import Device, Mode, Scalar
+
+Kind = Literal["static", "estimated", "measured"]
+"""Whether a number was counted in compiled code, is an estimate of time, or was timed."""
+
+# History of the format of entries, packs and homes; readers take every version up to FORMAT.
+# 1  first version
+FORMAT = 1
+
+
+class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Says what was compiled: the part of a series' key that all points of an entry share."""
+
+    scenario: str
+    params: Mapping[str, Scalar] = {}
+    mode: Mode = "forward"
+    device: Device = "cuda"
+    target: str = ""
+    dynamic: bool = False
+    world: int = 1
+    inputs: tuple[str, ...] = ()
+    label: str = ""
+    """What the user calls one of several ways to compile it that are tracked side by side."""
+
+    @property
+    def key(self) -> bytes:
+        return msgspec.json.encode(self, order="deterministic")
+
+    @property
+    def where(self) -> str:
+        """Return the GPU that it is compiled for, or the device of this machine."""
+        return self.target or self.device
+
+    def __str__(self) -> str:
+        """Return all of it in one line: ``softmax · training · h100 · rows=2048``."""
+        ways = (
+            "dynamic shapes" if self.dynamic else "",
+            f"world {self.world}" if self.world > 1 else "",
+            " ".join(self.inputs),
+        )
+        params = " ".join(f"{name}={_plain(value)}" for name, value in self.params.items())
+        words = (self.scenario, self.mode, self.where, params, *ways, self.label)
+        return " · ".join(filter(None, words))
+
+
+def _plain(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Point(msgspec.Struct, frozen=True, array_like=True):
+    """Holds one number. A measured one is a ratio to a control of the same session."""
+
+    kind: Kind
+    kernel: str
+    """The kernel group; empty for the whole step."""
+    metric: str
+    value: float
+    basis: str = ""
+    """What the number can't be compared without: the control of a measured one, the constants of an
+    estimated one."""
+    low: float | None = None
+    high: float | None = None
+
+
+class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Says which revision of the user's repository was compiled."""
+
+    id: str = ""
+    title: str = ""
+    time: str = ""
+    """When it was committed: ISO 8601, UTC."""
+    depth: int | None = None
+    """Commits that it contains, itself with them: more than any of its ancestors. None in a shallow
+    clone, or without a repository."""
+    repository: str = ""
+    """The first commit of the history that ``depth`` counts."""
+    branch: str = ""
+    edited: bool = False
+    """Whether what was compiled is not what was committed."""
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Holds what one addition says."""
+
+    subject: Subject
+    commit: Commit
+    created: str = ""
+    """When it was compiled or measured: ISO 8601, UTC; empty where a document does not say so."""
+    circumstances: Mapping[str, str] = {}
+    """What may be behind a change, beside the commit: versions, options, the machine."""
+    run: str = ""
+    """SHA-256 of the stored file of its run; empty where it was not at hand."""
+    control: str = ""
+    """The same of the run that was measured beside it."""
+    points: msgspec.Raw = msgspec.Raw(b"[]")
+
+    def read_points(self) -> list[Point]:
+        """Decode the points: a listing leaves most of them alone."""
+        return msgspec.json.decode(self.points, type=list[Point])
+
+
+class Stored(msgspec.Struct, frozen=True, dict=True):
+    """Holds an entry as a history has it."""
+
+    perfcli: str
+    format: int
+    id: str
+    sequence: int
+    """One more than the largest of the history when it was added: the order of additions, whatever
+    clocks say."""
+    added: str
+    """When it was added, by the clock of the machine that added it."""
+    entry: Entry
+
+    @cached_property
+    def when(self) -> str:
+        return self.entry.created or self.added
+
+
+KIND = "history-entry"
+
+
+def encode_points(points: list[Point]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(points))
+
+
+def encode_entry(entry: Entry, sequence: int, added: str) -> tuple[str, bytes]:
+    """Return an entry's name and the one line that is written of it."""
+    body = msgspec.json.encode(entry, order="deterministic")
+    name = hashlib.sha256(body).hexdigest()
+    head = msgspec.json.encode(
+        {"perfcli": KIND, "format": FORMAT, "id": name, "sequence": sequence, "added": added}
+    )
+    return name, head[:-1] + b',"entry":' + body + b"}\n"
+
+
+_decoder = msgspec.json.Decoder(Stored)
+
+
+class _Opening(msgspec.Struct):
+    perfcli: str = ""
+    format: int = 0
+
+
+def decode_entry(line: bytes, where: str) -> Stored:
+    """Return an entry from its line. Raises PerfcliError for what is none, is damaged, or is of a
+    newer format."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        check_format(line, KIND, where)
+        raise PerfcliError(f"{where} is damaged: {error}") from error
+
+
+def check_format(text: bytes, kind: str, where: str) -> None:
+    """Raise PerfcliError for a text that is not what is expected, or of a newer format."""
+    try:
+        opening = msgspec.json.decode(text, type=_Opening)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PerfcliError(f"{where} is damaged: {error}") from error
+    if opening.perfcli != kind or opening.format < 1:
+        raise PerfcliError(f"{where} is no part of a history of perfcli")
+    if opening.format > FORMAT:
+        raise PerfcliError(
+            f"{where} has format {opening.format}, this perfcli reads up to {FORMAT}: "
+            "upgrade perfcli to read this history"
+        )

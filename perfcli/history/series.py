@@ -1,0 +1,127 @@
+"""Makes series of entries: the numbers of one metric of one subject, in the order of commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from perfcli import units
+from perfcli.diff.metrics import DECIDING, KERNEL_METRICS
+from perfcli.history.entry import Kind, Point, Stored, Subject
+
+_HIGHER_IS_BETTER = {metric.name for metric in KERNEL_METRICS if metric.better == "higher"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Holds one point of a series, and the entry that it comes from."""
+
+    stored: Stored
+    point: Point
+
+    @property
+    def value(self) -> float:
+        return self.point.value
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Holds numbers that can be compared with each other: of one kind, one metric, and one control
+    or set of constants."""
+
+    subject: Subject
+    kind: Kind
+    kernel: str
+    metric: str
+    basis: str
+    samples: tuple[Sample, ...]
+
+    @property
+    def values(self) -> list[float]:
+        return [sample.value for sample in self.samples]
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether equal code gives equal numbers: then each change is one."""
+        return self.kind != "measured"
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.metric in _HIGHER_IS_BETTER
+
+    @property
+    def name(self) -> str:
+        """Return what it is called beside its subject: ``estimated time of forward 0 triton_…``."""
+        of = f" of {self.kernel}" if self.kernel else ""
+        word = "measured " if self.kind == "measured" else ""
+        return f"{word}{units.title(self.metric)}{of}"
+
+    def write(self, value: float) -> str:
+        """Write one of its values for people."""
+        return f"{value:.4f} ×" if self.kind == "measured" else units.writer(self.metric)(value)
+
+
+def order(entries: Iterable[Stored]) -> list[Stored]:
+    """Return entries in the order of a series: by how many commits each commit contains, where all
+    of them are of one repository, which no ancestor's exceeds; else by the order in which they were
+    added. No clock has a say, but among entries of one commit."""
+    listed = list(entries)
+    repositories = {each.entry.commit.repository for each in listed}
+    by_depth = len(repositories) == 1 and all(each.entry.commit.depth for each in listed)
+    return sorted(
+        listed,
+        key=lambda each: (
+            each.entry.commit.depth or 0 if by_depth else 0,
+            *((each.when, each.sequence) if by_depth else (each.sequence, each.when)),
+            each.id,
+        ),
+    )
+
+
+def make_series(entries: Sequence[Stored]) -> list[Series]:
+    """Return the series of one subject's entries, those of the whole step first."""
+    found: dict[tuple[Kind, str, str, str], list[Sample]] = {}
+    for stored in order(entries):
+        for point in stored.entry.read_points():
+            key = (point.kind, point.kernel, point.metric, point.basis)
+            found.setdefault(key, []).append(Sample(stored, point))
+    if not found:
+        return []
+    subject = entries[0].entry.subject
+    made = [Series(subject, *key, tuple(samples)) for key, samples in found.items()]
+    return sorted(made, key=lambda each: (bool(each.kernel), _KINDS.index(each.kind)))
+
+
+_KINDS = ("measured", "estimated", "static")
+
+
+def choose_deciding(series: Iterable[Series]) -> list[Series]:
+    """Return the series of whole steps by which a subject is judged, as compare judges: by measured
+    time, else by estimated time, and by peak memory; where no time is known, by spilled words and
+    bytes. Of series of a kind that differ in their control or constants, the one that goes on."""
+    steps = [each for each in series if not each.kernel]
+    timed = next((found for kind in _KINDS[:2] if (found := _find_last(steps, kind))), None)
+    memory = [each for each in steps if each.metric == "peak_memory_bytes"]
+    if timed is not None:
+        return [timed, *memory]
+    counted = [each for each in steps if each.metric in DECIDING and each not in memory]
+    return [*counted, *memory]
+
+
+def _find_last(steps: Sequence[Series], kind: str) -> Series | None:
+    found = [each for each in steps if each.kind == kind]
+    return max(found, key=lambda each: each.samples[-1].stored.sequence, default=None)
+
+
+def find_clocks_going_back(entries: Sequence[Stored]) -> Iterator[str]:
+    """Yield a line where the times of entries contradict their order, which does not follow
+    them."""
+    ordered = order(entries)
+    for before, after in pairwise(ordered):
+        if before.added and after.added < before.added and after.sequence > before.sequence:
+            yield (
+                f"the clock went back between {before.added[:19]} and {after.added[:19]}: points "
+                "are in the order of commits, or of additions, whatever the clock said"
+            )
+            return
