@@ -36,12 +36,15 @@ pairs, softmax over 4 MB, 2-core AMD EPYC, 2026-11-21): twice that. A busy one's
 pairs), by 0.3 % for a step at the power limit (3 pairs): three times that (docs/noise.md)."""
 ASSUMED_OF_GRAPH = 0.006
 """The assumed minimum of the device's own time, where it replays a CUDA graph: no host is in it.
-Pairs of steps without a host in them differed by 0.03 % for one kernel and by 0.3 % at the power
-limit (docs/noise.md): twice that. Not yet measured for graphs of whole models."""
-ASSUMED_WAITING = 0.03
+Twice what pairs of processes differed by on an H200 (docs/noise.md)."""
+SHORT_GRAPH_SECONDS, ASSUMED_OF_SHORT_GRAPH = 5e-4, 0.0125
+"""A graph that takes less than so long, and its assumed minimum: where kernels take microseconds,
+it counts on which addresses their data and code lie, which each process draws anew. On an H200 such
+graphs of 28 to 281 µs differed by 0.4 to 0.6 % (docs/noise.md): twice that."""
+ASSUMED_WAITING = 0.09
 """The assumed minimum of a step that waits for its host, whose time is that of two Python
-processes: on a CPU, such differ by 1 to 4 % where their addresses do. What ``perfcli noise`` stored
-takes its place."""
+processes: on an H200 they differed by up to 4.4 % (docs/noise.md), twice that. What ``perfcli
+noise`` stored takes its place."""
 FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
@@ -52,12 +55,15 @@ def find_floor(
     stored: tuple[float, str] | None = None,
     clock: DeviceClock = "",
     *,
+    seconds: float = math.inf,
     waits: bool = False,
 ) -> Floor:
     """Return the largest of the three. ``stored``: what ``perfcli noise`` found, with its source.
-    ``clock``: what tells the device's own time, where the floor is for that; else it is for the
-    step's, of which ``waits`` says whether it waits for its host."""
-    known = [(ASSUMED_OF_GRAPH if clock == "graph" else ASSUMED[device], "assumed")]
+    ``clock``: what tells the device's own time, where the floor is for that, and ``seconds``: how
+    long that is; else it is for the step's, of which ``waits`` says whether it waits for its
+    host."""
+    of_graph = ASSUMED_OF_SHORT_GRAPH if seconds < SHORT_GRAPH_SECONDS else ASSUMED_OF_GRAPH
+    known = [(of_graph if clock == "graph" else ASSUMED[device], "assumed")]
     if waits and stored is None:
         known.append((ASSUMED_WAITING, "assumed of a step that waits for its host"))
     if stored is not None:

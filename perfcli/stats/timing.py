@@ -167,7 +167,9 @@ def judge_clocks(
     times = series.clock_series(rounds, "device" if clock == "graph" else "kernels")
     if not clock or not times.base:
         return timing
-    of_device = floor.find_floor(device, controls, stored_device_floor, clock)
+    of_device = floor.find_floor(
+        device, controls, stored_device_floor, clock, seconds=statistics.median(times.base)
+    )
     own = verdict.judge_step(times, seconds, of_device)
     timing = replace(timing, device=own, device_floor=of_device, device_clock=clock)
     if (timing.waiting or 0.0) < WAITS:

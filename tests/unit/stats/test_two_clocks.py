@@ -207,7 +207,7 @@ def test_a_step_that_waits_and_looks_changed_is_measured_on() -> None:
 
 
 def test_a_step_that_waits_has_the_floor_of_two_processes() -> None:
-    for share, least in ((0.4, 0.03), (0.95, 0.01)):
+    for share, least in ((0.4, 0.09), (0.95, 0.01)):  # twice 4.4 %, see docs/noise.md
         rounds = [*steps(1e-4, 60, "step"), *steps(1e-4, 60, "device", -5 + math.log(share))]
         assert judge_clocks(rounds, "cuda", "graph").floor.relative == least
         stored = judge_clocks(rounds, "cuda", "graph", (), (0.012, "perfcli noise"))
