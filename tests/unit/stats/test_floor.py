@@ -34,7 +34,7 @@ def test_short_graphs_have_a_higher_floor_than_long_ones() -> None:
     def assumed(seconds: float) -> float:
         return floor.find_floor("cuda", [], None, "graph", seconds=seconds).relative
 
-    # Pairs of 28 and 222 µs differed by 0.62 and 0.48 %, those of 0.66 ms and more by 0.2 % at most.
+    # Pairs of 28 and 222 µs differed by 0.62 and 0.48 %, those of 0.66 ms and more by 0.2 %.
     assert assumed(28e-6) == assumed(222e-6) >= 2 * 0.0062
     assert 2 * 0.002 <= assumed(0.66e-3) <= 0.006
 
