@@ -47,6 +47,7 @@ COMMANDS = {
     },
     "Search options": {
         "bisect-config": "Find the smallest set of options to blame.",
+        "sweep": "Compile many variants and put them side by side.",
         "knobs": "Search torch's options, or compare two releases.",
     },
     "Measure": {

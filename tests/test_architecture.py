@@ -37,7 +37,7 @@ LAYERS = (
     "console",
     "importing",
     "workflow",
-    "bisect calibrate gate history noise workbench ci",
+    "bisect calibrate gate history noise sweep workbench ci",
     "reproduce",
     "commands library",
     "cli pytest_plugin",

@@ -125,6 +125,7 @@ from perfcli.model.run import (
     Run,
 )
 from perfcli.model.selection import Implementation, Selection, SelectionUse
+from perfcli.model.sweep import Sweep, SweepDocument, Swept
 from perfcli.model.timing import (
     OUTCOME_OF,
     WAITS,
@@ -281,6 +282,9 @@ __all__ = [
     "SourceFacts",
     "StartPhase",
     "StepEstimate",
+    "Sweep",
+    "SweepDocument",
+    "Swept",
     "Target",
     "TimeChange",
     "TimeEstimate",

@@ -36,6 +36,7 @@ _HARMLESS = (
     "search",
     "stats",
     "storing",
+    "sweep",
     "workbench",
     "workflow",
     "cli.py",

@@ -1,0 +1,117 @@
+"""Runs a sweep: every point compiled, or found in the store, each with its own errors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from perfcli.diff.metrics import totals
+from perfcli.errors import PerfcliError
+from perfcli.loading import registry
+from perfcli.model import Run, Swept
+from perfcli.predict.step import estimate_step
+from perfcli.sweep.pareto import rank
+from perfcli.sweep.plan import Point
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
+from perfcli.workflow.obtain import Obtained, obtain_each
+from perfcli.workflow.request import check_compiled, make_jobs, read_reference
+
+
+def run_sweep(
+    points: Sequence[Point],
+    context: Context,
+    arrived: Callable[[int, Swept], None] = lambda number, swept: None,
+) -> tuple[Swept, ...]:
+    """Return what came of each point, in order; ``arrived`` hears of each as it comes. What is
+    finished is stored at once, and found there by the next sweep.
+
+    Raises PerfcliError where not one point can be compiled for what was typed, Interrupted on
+    Ctrl-C.
+    """
+    found: dict[int, Swept] = {}
+    jobs: dict[int, Job] = {}
+    for number, made in enumerate(make_all(points, context)):
+        if isinstance(made, PerfcliError):
+            found[number] = replace(_begin(points[number]), error=str(made))
+        else:
+            jobs[number] = made
+    numbers = list(jobs)
+    with closing(obtain_each(list(jobs.values()), context, again=None)) as arriving:
+        for place, obtained in arriving:
+            number = numbers[place]
+            begun = replace(_begin(points[number]), torch=jobs[number].interpreter.torch)
+            found[number] = _finish(begun, obtained)
+            arrived(number, found[number])
+    return rank([found[number] for number in range(len(points))])
+
+
+def make_all(points: Sequence[Point], context: Context) -> list[Job | PerfcliError]:
+    """Return the job of each point, or what is wrong with it: of several scenarios and releases
+    some may lack an option. Raises the first error where all points have one."""
+    for scenario in dict.fromkeys(point.question.scenario for point in points):
+        check_compiled(scenario, context)
+        _check_there(scenario)
+    probe = {
+        device: functools.cache(context.choose_probe(device))
+        for device in {point.question.device for point in points}
+    }
+    made: list[Job | PerfcliError] = []
+    for point in points:
+        try:
+            device = probe[point.question.device]
+            (job,) = make_jobs(point.question, [point.side], device, context.jobs)
+            made.append(job)
+        except PerfcliError as error:
+            made.append(error)
+    errors = [each for each in made if isinstance(each, PerfcliError)]
+    if errors and len(errors) == len(made):
+        raise errors[0]
+    return made
+
+
+def _check_there(scenario: str) -> None:
+    """Raise PerfcliError for a scenario or a file that is not there: that is no variant's own."""
+    reference = read_reference(scenario)
+    if reference.kind == "scenario":
+        registry.scenario(scenario)
+    elif reference.path and not reference.revision and not Path(reference.path).is_file():
+        raise PerfcliError(f"there is no file {reference.path}")
+
+
+def _begin(point: Point) -> Swept:
+    return Swept(
+        point.question.scenario,
+        point.params,
+        point.options,
+        target=point.target,
+        python=point.side.python or "",
+    )
+
+
+def _finish(begun: Swept, obtained: Obtained | PerfcliError) -> Swept:
+    """Return the variant with the numbers of its run, or with its error."""
+    if isinstance(obtained, PerfcliError):
+        return replace(begun, error=str(obtained))
+    run = obtained.run
+    step = estimate_step(run)
+    target = run.target.name if run.target else run.device
+    return replace(
+        begun,
+        target=target,
+        torch=run.environment.torch,
+        run=obtained.reference or run.id,
+        reused=not obtained.compiled,
+        seconds=step.seconds if step else None,
+        low=step.low if step else None,
+        high=step.high if step else None,
+        metrics=_measure(run),
+        compile_seconds=sum(run.compile_seconds.values()),
+    )
+
+
+def _measure(run: Run) -> dict[str, float | None]:
+    return {change.metric: change.head for change in totals(run, run)}

@@ -1,0 +1,112 @@
+"""Shows a sweep on the screen: what became of all of it, then a line for each variant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from perfcli import units
+from perfcli.model import Scalar, Sweep, Swept
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.text import Text
+
+MOST_ERRORS = 5
+Cell = tuple[str, Callable[[Swept], str]]
+
+
+def show_sweep(sweep: Sweep, most: int, quiet: bool = False) -> Group:
+    """Return the summary, and a table of the first ``most`` variants (0: all)."""
+    from rich.console import Group
+    from rich.text import Text
+
+    head = Text(units.printable(summarize(sweep)), style="bold")
+    if quiet:
+        return Group(head)
+    lines = _tabulate(sweep, most)
+    body = Text("\n".join(lines), no_wrap=True, overflow="ignore")
+    return Group(head, Text(), body, *_show_errors(sweep))
+
+
+def summarize(sweep: Sweep) -> str:
+    """Return ``200 variants: 198 compiled, 2 failed; the fastest of …``."""
+    made = [each for each in sweep.variants if not each.error]
+    reused = sum(each.reused for each in made)
+    parts = [f"{len(made) - reused} compiled"]
+    parts += [f"{reused} stored before"] if reused else []
+    parts += [f"{len(sweep.failed)} failed"] if sweep.failed else []
+    return f"{units.plural(len(sweep.variants), 'variant')}: {', '.join(parts)}"
+
+
+def _show_errors(sweep: Sweep) -> list[Text]:
+    from rich.text import Text
+
+    errors: dict[str, int] = {}
+    for each in sweep.failed:
+        errors[each.error] = errors.get(each.error, 0) + 1
+    lines = [Text()] if errors else []
+    for error, times in list(errors.items())[:MOST_ERRORS]:
+        lines.append(Text(units.printable(f"{units.plural(times, 'variant')}: {error}"), "red"))
+    if len(errors) > MOST_ERRORS:
+        lines.append(Text(f"and {len(errors) - MOST_ERRORS} other errors (--json has them all)"))
+    return lines
+
+
+def _tabulate(sweep: Sweep, most: int) -> list[str]:
+    """Return the lines of a table: the axes that vary, then the numbers that are known."""
+    cells = [*_list_axes(sweep.variants), *_list_numbers(sweep.variants)]
+    shown = sweep.variants[:most] if most else sweep.variants
+    rows = [[units.printable(read(each)) for _, read in cells] for each in shown]
+    table = [[title for title, _ in cells], *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(cells))]
+    left = len(_list_axes(sweep.variants))
+    lines = []
+    for row in table:
+        pairs = zip(row, widths, strict=True)
+        cols = [c.ljust(w) if n < left else c.rjust(w) for n, (c, w) in enumerate(pairs)]
+        lines.append("  ".join(cols).rstrip())
+    if len(shown) < len(sweep.variants):
+        lines.append(f"… {len(sweep.variants) - len(shown)} more (--top 0 shows all)")
+    return lines
+
+
+def _list_axes(variants: Sequence[Swept]) -> list[Cell]:
+    """Return a column for each axis that differs; the scenario where none does."""
+    params = dict.fromkeys(name for each in variants for name in each.params)
+    options = dict.fromkeys(name for each in variants for name in each.options)
+    cells: list[Cell] = [("scenario", lambda each: each.scenario)]
+    cells += [(name, _reader("params", name)) for name in params]
+    cells += [(name, _reader("options", name)) for name in options]
+    cells += [("target", lambda each: each.target), ("torch", lambda each: each.torch)]
+    cells += [("python", lambda each: each.python)]
+    differing = [cell for cell in cells if len({cell[1](each) for each in variants}) > 1]
+    return differing or cells[:1]
+
+
+def _reader(kind: str, name: str) -> Callable[[Swept], str]:
+    def read(each: Swept) -> str:
+        values: dict[str, Scalar] = getattr(each, kind)
+        return units.setting(values[name]) if name in values else ""
+
+    return read
+
+
+def _list_numbers(variants: Sequence[Swept]) -> list[Cell]:
+    cells: list[Cell] = [
+        ("time", lambda each: "failed" if each.error else units.seconds(each.seconds)),
+        ("at least", lambda each: units.seconds(each.bound_seconds)),
+        ("ratio", lambda each: units.NOT_KNOWN if each.ratio is None else f"{each.ratio:.3f}"),
+        ("memory", lambda each: units.size(each.memory_bytes)),
+        ("kernels", lambda each: units.count(each.metrics.get("kernels"))),
+        ("moved", lambda each: units.size(each.metrics.get("bytes_moved"))),
+        ("spilled", lambda each: units.count(each.metrics.get("spilled_words"))),
+        ("front", lambda each: "*" if each.pareto else ""),
+    ]
+    if all(each.error or each.seconds is not None for each in variants):
+        del cells[1]  # a bound says something only where there is no estimate
+    return [cells[0], *(c for c in cells[1:] if any(_is_known(c[1](each)) for each in variants))]
+
+
+def _is_known(text: str) -> bool:
+    return text not in ("", units.NOT_KNOWN)

@@ -1,0 +1,123 @@
+"""perfcli sweep: combinations, what is reused, errors of single variants."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Perfcli
+
+from perfcli.model import Swept
+from perfcli.storing import store
+from perfcli.sweep.pareto import rank
+
+LISTS = ("-p", "columns=1024,2048", "-o", "max_autotune=unset,true,false", "--json", "sweep.json")
+
+
+@pytest.fixture(autouse=True)
+def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+
+
+def read(path: str = "sweep.json") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(Path(path).read_text())["variants"]
+    return found
+
+
+def test_every_combination_is_compiled_once_and_found_again(perfcli: Perfcli) -> None:
+    result = perfcli("sweep", "softmax", "rmsnorm", *LISTS)
+    assert (result.code, result.out.splitlines()[0]) == (0, "12 variants: 12 compiled")
+    points = {(v["scenario"], v["params"]["columns"], v["options"]["max_autotune"]) for v in read()}
+    assert len(points) == 12
+    assert len({v["run"] for v in read()} & {each.header.id for each in store.runs()}) == 12
+    again = perfcli("sweep", "softmax", "rmsnorm", "layernorm", *LISTS, "-q")
+    assert again.out == "18 variants: 6 compiled, 12 stored before\n"
+
+
+def test_an_error_of_one_variant_does_not_end_the_sweep(
+    perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "compile:max_autotune")
+    result = perfcli("sweep", "softmax", *LISTS)
+    assert (result.code, result.err) == (3, "")
+    assert result.out.splitlines()[0] == "6 variants: 2 compiled, 4 failed"
+    assert "4 variants: Inductor could not compile forward 0 of softmax" in result.out
+    assert [bool(v["error"]) for v in read()] == [False, True, True] * 2
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    assert perfcli("sweep", "softmax", *LISTS, "-q").out == (
+        "6 variants: 4 compiled, 2 stored before\n"
+    )
+
+
+def test_ctrl_c_keeps_what_is_finished(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "interrupt:5")
+    result = perfcli("sweep", "softmax", *LISTS)
+    assert (result.code, result.complaint) == (
+        *(130, "perfcli: interrupted; 5 runs are stored in .perfcli/runs"),
+    )
+
+
+def test_a_file_and_what_is_typed_beside_it(perfcli: Perfcli) -> None:
+    Path("plan.toml").write_text("""
+preset = "smoke"
+[[sweep]]
+scenario = ["softmax", "rmsnorm"]
+target = ["h100", "a100"]
+[sweep.param]
+columns = [512, 1024]
+[[sweep]]
+scenario = "layernorm"
+option = { max_autotune = ["unset", true] }
+""")
+    result = perfcli("sweep", "plan.toml", "--json", "sweep.json")
+    assert (result.code, result.out.splitlines()[0]) == (0, "10 variants: 10 compiled")
+    assert {v["target"] for v in read() if v["scenario"] == "softmax"} == {"h100", "a100"}
+    result = perfcli("sweep", "plan.toml", "softmax", "--target", "h200", "--json", "sweep.json")
+    assert {(v["scenario"], v["target"]) for v in read()} == {("softmax", "h200")}
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ((), "no scenario: name some, or write"),
+        (("softmax", "-p", "columns"), "parameter is written NAME=A,B,…; got 'columns'"),
+        (("softmax", "-p", "columns=1,,2"), "parameter columns has an empty value"),
+        (("softmax", "-p", "columns=1,1"), "parameter columns has 1 twice"),
+        (("softmax", "-p", "columns=1", "-p", "columns=2"), "columns is given twice"),
+        (("softmax", "-p", "colums=1,2"), "colums"),
+        (("softmax", "gelu"), "no scenario 'gelu'"),
+        (("softmax", "model.py:net"), "there is no file model.py"),
+        (("nothing.toml",), "can't read nothing.toml: No such file"),
+        (("bad.toml",), "bad.toml is not TOML"),
+        (("key.toml",), "key.toml: sweep[0]: no key 'scenarios'"),
+        (("key.toml", "bad.toml"), "one file at a time"),
+    ],
+)
+def test_what_is_typed_wrong_is_one_line(
+    perfcli: Perfcli, typed: tuple[str, ...], says: str
+) -> None:
+    Path("bad.toml").write_text("a = [")
+    Path("key.toml").write_text('[[sweep]]\nscenarios = "softmax"\n')
+    result = perfcli("sweep", *typed)
+    assert result.code == 2
+    assert says in result.complaint
+
+
+def test_too_many_are_refused_before_any_is_made(perfcli: Perfcli) -> None:
+    many = ",".join(map(str, range(1, 201)))
+    result = perfcli("sweep", "softmax", "-p", f"rows={many}", "-p", f"columns={many}")
+    assert (result.code, "40,000 variants are more than 20,000" in result.complaint) == (2, True)
+
+
+def test_the_front_is_what_nothing_beats_in_both() -> None:
+    """By hand: of (1, 9), (2, 4), (2, 5), (3, 4) and (4, 1), (2, 5) and (3, 4) are beaten."""
+    pairs = [(1, 9), (2, 4), (2, 5), (3, 4), (4, 1)]
+    variants = [
+        Swept("s", options={"o": n}, seconds=time, metrics={"peak_memory_bytes": memory})
+        for n, (time, memory) in enumerate(pairs)
+    ]
+    ranked = rank([*variants, Swept("t", seconds=5.0, metrics={"peak_memory_bytes": 1.0})])
+    assert [each.pareto for each in ranked] == [True, True, False, False, True, None]
+    assert [each.ratio for each in ranked] == [1, 2, 2, 3, 4, 1]
