@@ -2,14 +2,16 @@
 
     python bench/two_clocks_on_device.py [--seconds N] [--budget SECONDS] [--planted PERCENT …]
                                          [--names NAME …] [--seed N] [--out FILE]
+                                         [--sizes FILE]
 
 Fresh processes for each batch: two sides of each model of ``two_clocks_models.py``, and one for
 each planted share, whose added kernel is as large as the device's own time of the first pair asks
 for. All of a batch get ready at the same time, taking turns on the device; then pairs are measured
 one after another, by the very code of ``compare`` (``interleave.pair``, ``stats.timing``): base and
 head (nothing is planted), and each of both with what is planted. Batches follow each other until
-the seconds are spent. Prints false alarms, the UNSURE share and what was found, for each clock and
-for the verdict; writes every pair as JSON.
+the seconds are spent. ``--sizes``: the file of an earlier run, which knows how large the added
+kernels are, so that the first batch need not measure that. Prints false alarms, the UNSURE share
+and what was found, for each clock and for the verdict; writes every pair as JSON.
 """
 
 from __future__ import annotations
@@ -265,10 +267,15 @@ def main() -> None:
     parser.add_argument("--names", nargs="*", choices=NAMES, default=list(NAMES))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("two_clocks.json"))
+    parser.add_argument("--sizes", type=Path)
     asked = parser.parse_args()
     end = time.monotonic() + asked.seconds
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), asked.budget, [share / 100 for share in asked.planted])
+        if asked.sizes:
+            for side in json.loads(asked.sizes.read_text())["sides"]:
+                if side["planted"] in bench.planted:
+                    bench.extra[side["name"], side["planted"]] = side["extra"]
         seed = asked.seed
         while time.monotonic() + (bench.getting_ready if bench.pairs else 0.0) < end:
             bench.run_batch(asked.names, seed, lambda: time.monotonic() >= end)
