@@ -156,8 +156,7 @@ def _lacks_estimates(check: Judged) -> bool:
     comparison = check.comparison
     if comparison is None or comparison.estimate is not None:
         return False
-    changed = any(group.match.relation != "same" for group in comparison.groups)
-    return changed and estimate_step(comparison.head) is not None
+    return bool(comparison.changed_groups) and estimate_step(comparison.head) is not None
 
 
 def say_where_to_look(done: Sequence[CheckResult], notes: Notes) -> None:

@@ -130,7 +130,7 @@ def _line_of(origin: Origin | None) -> Iterator[str]:
 
 def kernels(comparison: Comparison) -> Iterator[str]:
     """Yield what became of the kernels that are not the same, most of them in a line each."""
-    changed = [group for group in comparison.groups if group.match.relation != "same"]
+    changed = comparison.changed_groups
     for group in changed[:_LISTED]:
         yield f"{group.match.relation}: {_names(comparison, group)}"
     if len(changed) > _LISTED:

@@ -199,6 +199,11 @@ class Comparison:
     beside: Beside | None = None
     """Set where the head is a hand-written version of what the base computes."""
 
+    @property
+    def changed_groups(self) -> tuple[KernelGroup, ...]:
+        """Return the groups whose kernels are not the same on both sides."""
+        return tuple(group for group in self.groups if group.match.relation != "same")
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

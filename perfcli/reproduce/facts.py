@@ -41,9 +41,8 @@ def read_facts(run: Run) -> Facts:
 def read_pair(comparison: Comparison) -> Facts:
     """Return what only both runs together tell, as 0 or 1: ``slower`` by the measured time, else by
     the estimated one; ``worse`` by whatever ``compare`` looks at."""
-    same = all(group.match.relation == "same" for group in comparison.groups)
     return {
-        "same_code": float(same),
+        "same_code": float(not comparison.changed_groups),
         "worse": None if comparison.outcome == "unknown" else float(comparison.outcome == "worse"),
         "slower": _slower(comparison),
     }

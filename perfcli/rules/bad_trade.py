@@ -45,8 +45,9 @@ def _same_code(comparison: Comparison) -> bool:
     """Return whether equal kernels come in equal order: they need equal memory, while Inductor's
     estimate counts values that a fused kernel keeps to itself, too (torch 2.13, ``accumulate`` with
     ``realize_acc_reads_size_threshold``)."""
-    equal = all(group.match.relation == "same" for group in comparison.groups)
-    return equal and comparison.base.launches == comparison.head.launches
+    if comparison.changed_groups:
+        return False
+    return comparison.base.launches == comparison.head.launches
 
 
 def _grew(memory: Change, head: Run) -> bool:

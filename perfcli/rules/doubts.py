@@ -173,7 +173,7 @@ def _verdict(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _changed_kernels(comparison: Comparison) -> tuple[list[KernelFacts], list[KernelFacts]]:
-    matches = [g.match for g in comparison.groups if g.match.relation != "same"]
+    matches = [group.match for group in comparison.changed_groups]
     return (
         [comparison.base.kernels[index] for match in matches for index in match.base],
         [comparison.head.kernels[index] for match in matches for index in match.head],

@@ -117,7 +117,7 @@ def _whole(finding: Finding, made: _Attempt) -> Change | None:
 
 
 def _unchanged(made: _Attempt) -> bool:
-    return all(group.match.relation == "same" for group in made.comparison.groups)
+    return not made.comparison.changed_groups
 
 
 def _outcome(

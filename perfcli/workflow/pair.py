@@ -206,7 +206,7 @@ def _nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
         and devices[0] == devices[1]
         and _steps(base) == _steps(head)
         and base.graph_breaks == head.graph_breaks
-        and all(group.match.relation == "same" for group in comparison.groups)
+        and not comparison.changed_groups
     )
 
 

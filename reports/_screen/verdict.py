@@ -135,7 +135,7 @@ def _write_sameness(comparison: Comparison) -> Iterator[tuple[str, str]]:
         whole = not (None in estimate.head.externs or estimate.head.missing)
         what = "step" if whole else "kernels"
         yield "time", f"estimated {what} {sides}"
-    if any(group.match.relation != "same" for group in comparison.groups):
+    if comparison.changed_groups:
         return
     names = _list_toggled(comparison)
     if names and comparison.base.environment.torch == comparison.head.environment.torch:

@@ -233,8 +233,9 @@ def is_estimated(comparison: Comparison) -> bool:
         return False
     if not comparison.base.kernels or not comparison.head.kernels:
         return False
-    alike = all(group.match.relation == "same" for group in comparison.groups)
-    return bool(estimate.groups or estimate.missing or not alike) or estimate.verdict != "same"
+    if estimate.groups or estimate.missing or comparison.changed_groups:
+        return True
+    return estimate.verdict != "same"
 
 
 def _object_to_estimate(weighed: _Weighed, comparison: Comparison) -> _Ruling:

@@ -251,7 +251,7 @@ def _say_unknown(comparison: Comparison) -> str:
     hidden = sum(map(_lacks_code, kernels))
     if hidden != len(kernels):
         return f"nothing is known of the code of {hidden or 'some'} of {len(kernels)} kernels"
-    if any(g.match.relation != "same" for g in comparison.groups):
+    if comparison.changed_groups:
         return "nothing is known of the kernels' code"
     return "the kernels look the same; nothing is known of their code"
 
