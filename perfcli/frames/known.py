@@ -16,6 +16,7 @@ KNOWN = (
     "perfcli.frames.kernels:LINES",
     "perfcli.frames.groups:GROUPS",
     "perfcli.commands.runs:RUNS",
+    "perfcli.history.view:POINTS",
 )
 """Each table as ``module:NAME``: it is declared in the room that its rows come from."""
 

@@ -105,6 +105,20 @@ class History:
             raise PerfcliError(f"{where} is damaged: it does not match its name")
         return decode_run(content, where)
 
+    def check_variant(self, entry: Entry) -> None:
+        """Raise PerfcliError where the same commit is in the series already, compiled with other
+        options: two ways to compile it would take turns in one series."""
+        for each in self.entries():
+            known = each.entry
+            if known.subject != entry.subject or known.commit.id != entry.commit.id:
+                continue
+            old, new = (_list_options(found) for found in (known, entry))
+            if old != new and entry.commit.id:
+                raise PerfcliError(
+                    f"{entry.commit.id[:12]} is in this series with {_write(old)} already, not "
+                    f"with {_write(new)}: keep them apart with --label NAME"
+                )
+
     # --- adding ------------------------------------------------------------------------------
 
     def add(self, entry: Entry, runs: Mapping[str, bytes] | None = None) -> bool:
@@ -166,6 +180,15 @@ class History:
         content = b"".join(lines)
         self.home.write(_pack_name(content), content)
         self._loose = []
+
+
+def _list_options(entry: Entry) -> dict[str, str]:
+    options = entry.circumstances.items()
+    return {name.split()[-1]: value for name, value in options if name.startswith("option ")}
+
+
+def _write(options: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in options.items()) or "default options"
 
 
 def find_subjects(entries: Iterable[Stored]) -> dict[bytes, tuple[Subject, list[Stored]]]:

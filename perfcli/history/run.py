@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from perfcli import units
-from perfcli.console import table
+from perfcli.console import documents, output, table
 from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
-from perfcli.history.history import History, find_subjects
+from perfcli.history import view
+from perfcli.history.behind import Behind, look_behind
+from perfcli.history.changes import Held, Turning, find_changes, hold
+from perfcli.history.choosing import Choice, choose_series, choose_subjects
+from perfcli.history.entry import Stored, Subject
+from perfcli.history.history import History
 from perfcli.history.opening import open_home
-from perfcli.history.series import find_clocks_going_back, make_series
+from perfcli.history.series import Series, find_clocks_going_back
+
+LIMIT_PERCENT = 2.0
+"""How much worse than its best a step may be before check fails."""
+RECENT = 60
+"""Points that check looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +34,42 @@ class Asked:
     what: tuple[str, ...] = ()
     place: str | None = None
     commit: str = ""
-    label: str = ""
-    json: Path | None = None
+    choice: Choice = field(default_factory=Choice)
+    limit: float = LIMIT_PERCENT
+    wanted: documents.Wanted = field(default_factory=documents.Wanted)
     quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Holds a subject with its entries, and its series with their changes."""
+
+    subject: Subject
+    entries: Sequence[Stored]
+    series: Sequence[tuple[Series, Sequence[Turning]]]
 
 
 def run(action: str, asked: Asked) -> int:
     """Do what was asked for and return the exit code. Raises PerfcliError."""
     if action not in _ACTIONS:
         raise PerfcliError(f"history {action}: {', '.join(_ACTIONS)} is expected")
+    documents.check(asked.wanted)
     return _ACTIONS[action](asked, Notes(asked.quiet))
 
 
-def _open(asked: Asked, notes: Notes, *, must_exist: bool = True) -> History:
+def _open(asked: Asked, notes: Notes) -> History:
+    """Return the history that is there."""
     found = History(open_home(asked.place), notes.warn)
-    if must_exist and not found.exists:
+    if not found.exists:
         raise PerfcliError(
             f"there is no history in {found.home.where}: perfcli history add RUN begins one"
         )
+    for line in find_clocks_going_back(found.entries()):
+        notes.say(line)
     return found
+
+
+# --- add, merge -----------------------------------------------------------------------------------
 
 
 def _add(asked: Asked, notes: Notes) -> int:
@@ -48,29 +77,20 @@ def _add(asked: Asked, notes: Notes) -> int:
 
     if not asked.what:
         raise PerfcliError("history add: name stored runs, or JSON of compare or gate")
-    collected = [each for what in asked.what for each in collect(what, asked.commit, asked.label)]
-    kept = _open(asked, notes, must_exist=False)
+    label = asked.choice.label or ""
+    collected = [each for what in asked.what for each in collect(what, asked.commit, label)]
+    history = History(open_home(asked.place), notes.warn)
     for each in collected:
-        new = kept.add(each.entry, each.files)
+        history.check_variant(each.entry)
+    for each in collected:
+        new = history.add(each.entry, each.files)
         commit = each.entry.commit
         at = f" at {commit.id[:12]}" if commit.id else ""
         notes.say(f"{'added' if new else 'known already'}: {each.entry.subject}{at}")
         if commit.edited:
-            notes.warn(f"what was compiled is not what is committed{at}")
-    return 0
-
-
-def _show(asked: Asked, notes: Notes) -> int:
-    kept = _open(asked, notes)
-    for line in find_clocks_going_back(kept.entries()):
-        notes.warn(line)
-    rows = []
-    for subject, entries in find_subjects(kept.entries()).values():
-        for series in make_series(entries):
-            if not series.kernel:
-                value = series.write(series.values[-1])
-                rows.append([str(subject), series.name, series.kind, str(len(entries)), value])
-    table.show(["subject", "series", "kind", "points", "last"], rows)
+            notes.warn(f"files were edited: what was compiled is not what is committed{at}")
+        if commit.id and commit.depth is None:
+            notes.warn("a shallow clone does not tell the order of commits: git fetch --unshallow")
     return 0
 
 
@@ -78,13 +98,202 @@ def _merge(asked: Asked, notes: Notes) -> int:
     if len(asked.what) != 1:
         raise PerfcliError("history merge: name one history to take over")
     other = _open(Asked(place=asked.what[0]), notes)
-    new = _open(asked, notes, must_exist=False).merge(other)
+    new = History(open_home(asked.place), notes.warn).merge(other)
     notes.say(f"took over {units.plural(new, 'entry', 'entries')} of {other.home.where}")
     return 0
+
+
+# --- show, plot, check ----------------------------------------------------------------------------
+
+
+def _find(history: History, choice: Choice) -> Iterator[Found]:
+    for subject, entries in choose_subjects(history, choice):
+        chosen = choose_series(entries, choice)
+        yield Found(subject, entries, [(each, find_changes(each)) for each in chosen])
+
+
+def _show(asked: Asked, notes: Notes) -> int:
+    history = _open(asked, notes)
+    choice = _choose(asked)
+    found = list(_find(history, choice))
+    detailed = bool(choice.scenarios or choice.metrics or choice.kernel)
+    details = list(_look_behind_all(history, found)) if detailed else []
+    _write(asked, found, {"changes": [_plain_change(*each) for each in details]})
+    for number, each in enumerate(found):
+        _print(asked, "" if number else None, view.title_subject(each.subject, each.entries))
+        rows = [view.describe_row(series, changes) for series, changes in each.series]
+        _table(asked, view.OVERVIEW, rows)
+        mine = [(c, b) for c, b in details if c.series.subject == each.subject]
+        for behind in dict.fromkeys(b for _, b in mine):
+            together = [change for change, known in mine if known is behind]
+            _print(asked, "", *view.describe_behind(together, behind))
+    if not detailed:
+        notes.say("perfcli history show SCENARIO: what lies behind each change")
+    return 0
+
+
+def _look_behind_all(history: History, found: Sequence[Found]) -> Iterator[tuple[Turning, Behind]]:
+    """Yield the changes of all series, each with what lies behind it."""
+    known: dict[tuple[str, str], Behind] = {}
+    for each in found:
+        for _, changes in each.series:
+            for change in changes:
+                ends = change.last.stored, change.first.stored
+                key = ends[0].id, ends[1].id
+                if key not in known:
+                    known[key] = look_behind(history, *ends, Path.cwd())
+                yield change, known[key]
+
+
+def _plot(asked: Asked, notes: Notes) -> int:
+    from perfcli.history.plot import draw
+
+    history = _open(asked, notes)
+    found = list(_find(history, _choose(asked)))
+    _write(asked, found, {})
+    if asked.wanted.html is not None:
+        from perfcli.history.page import render_plots
+
+        output.write_text(render_plots([each.series for each in found]), asked.wanted.html)
+    plain = not asked.wanted.stream.isatty()
+    columns = _count_columns()
+    for number, each in enumerate(found):
+        _print(asked, "" if number else None, view.title_subject(each.subject, each.entries))
+        for series, changes in each.series:
+            _print(asked, "", series.name, *draw(series, changes, columns, plain=plain))
+    return 0
+
+
+def _check(asked: Asked, notes: Notes) -> int:
+    history = _open(asked, notes)
+    choice = _choose(asked, RECENT)
+    found = list(_find(history, choice))
+    held = {
+        each.subject.key: [hold(series, asked.limit / 100) for series, _ in each.series]
+        for each in found
+    }
+    every = [each for several in held.values() for each in several]
+    code = _judge(every)
+    _write(asked, found, {"exit_code": code, "held": [_plain_held(each) for each in every]})
+    for each in found:
+        if asked.quiet and all(h.verdict == "same" for h in held[each.subject.key]):
+            continue
+        _print(asked, view.title_subject(each.subject, each.entries))
+        for one in held[each.subject.key]:
+            _print(asked, *view.describe_held(one))
+    return code
+
+
+def _judge(held: Sequence[Held]) -> int:
+    """Return 1 where anything is worse, 3 where anything is unsure, 0 where nothing is."""
+    verdicts = {each.verdict for each in held}
+    return 1 if "worse" in verdicts else 3 if "unsure" in verdicts else 0
+
+
+# --- site -----------------------------------------------------------------------------------------
+
+
+def _site(asked: Asked, notes: Notes) -> int:
+    from perfcli.history.site import write_site
+
+    if len(asked.what) != 1:
+        raise PerfcliError("history site: name the folder to write the pages into")
+    history = _open(asked, notes)
+    written = write_site(history, asked.choice, Path(asked.what[0]), asked.limit / 100)
+    notes.say(f"wrote {units.plural(written, 'page')}: {Path(asked.what[0]) / 'index.html'}")
+    return 0
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def _choose(asked: Asked, last: int | None = None) -> Choice:
+    return replace(asked.choice, scenarios=asked.what, last=asked.choice.last or last)
+
+
+def _write(asked: Asked, found: Sequence[Found], more: Mapping[str, Any]) -> None:
+    rows = view.list_rows([series for each in found for series in each.series])
+    documents.write_table(view.POINTS, rows, asked.wanted)
+    if asked.wanted.json is None:
+        return
+    series = [_plain_series(*one) for each in found for one in each.series]
+    output.write_document("history", {"series": series, **more}, asked.wanted.json)
+
+
+def _plain_series(series: Series, changes: Sequence[Turning]) -> dict[str, Any]:
+    return {
+        "subject": series.subject,
+        "kind": series.kind,
+        "kernel": series.kernel,
+        "metric": series.metric,
+        "basis": series.basis,
+        "points": [
+            {
+                "commit": each.stored.entry.commit.id,
+                "created": each.stored.when,
+                "value": each.value,
+                "low": each.point.low,
+                "high": each.point.high,
+            }
+            for each in series.samples
+        ],
+        "changes": [
+            {"index": c.index, "before": c.before, "after": c.after, "p": c.p} for c in changes
+        ],
+    }
+
+
+def _plain_change(change: Turning, behind: Behind) -> dict[str, Any]:
+    return {
+        "metric": change.series.metric,
+        "kernel": change.series.kernel,
+        "index": change.index,
+        "worse": change.is_worse,
+        "before": change.before,
+        "after": change.after,
+        "p": change.p,
+        "commits": behind.commits,
+        "circumstances": behind.circumstances,
+        "kernels": behind.kernels,
+    }
+
+
+def _plain_held(held: Held) -> dict[str, Any]:
+    return {
+        "subject": held.series.subject,
+        "kind": held.series.kind,
+        "metric": held.series.metric,
+        "verdict": held.verdict,
+        "ratio": held.ratio,
+        "low": held.low,
+        "high": held.high,
+        "drift": held.verdict == "worse" and held.is_drift,
+        "why": held.why,
+    }
+
+
+def _table(asked: Asked, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if asked.wanted.stdout is None:
+        table.show(headers, rows)
+    else:
+        asked.wanted.stream.write(table.plain(headers, rows))
+
+
+def _print(asked: Asked, *lines: str | None) -> None:
+    for line in lines:
+        if line is not None:
+            asked.wanted.stream.write(f"{line}\n")
+
+
+def _count_columns() -> int:
+    return min(shutil.get_terminal_size((output.PIPE_COLUMNS, 24)).columns, 120)
 
 
 _ACTIONS: Mapping[str, Callable[[Asked, Notes], int]] = {
     "add": _add,
     "show": _show,
+    "plot": _plot,
+    "check": _check,
+    "site": _site,
     "merge": _merge,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from perfcli import units
@@ -40,6 +40,10 @@ class Series:
     @property
     def values(self) -> list[float]:
         return [sample.value for sample in self.samples]
+
+    def cut(self, count: int) -> Series:
+        """Return the newest points."""
+        return replace(self, samples=self.samples[-count:])
 
     @property
     def is_exact(self) -> bool:

@@ -1,0 +1,146 @@
+"""What ``perfcli history`` prints: lines of text, about series, their changes and their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfcli import units
+from perfcli.frames.table import Column, Table
+from perfcli.history.behind import Behind
+from perfcli.history.changes import Held, Turning
+from perfcli.history.entry import Stored, Subject
+from perfcli.history.series import Sample, Series
+
+OVERVIEW = ("series", "points", "last", "change points")
+
+
+def describe_row(series: Series, changes: Sequence[Turning]) -> list[str]:
+    """Return the cells of one series."""
+    latest = f"{len(changes)}, {describe_change(changes[-1])}" if changes else "none"
+    last = series.write(series.values[-1])
+    return [series.name, units.count(len(series.samples)), last, latest]
+
+
+def describe_change(change: Turning) -> str:
+    """Return ``+3.1 % at a1b2c3d4e5f6, 2026-11-20``."""
+    return f"{write_size(change)} at {name_point(change.first.stored)}"
+
+
+def write_size(change: Turning) -> str:
+    if change.ratio is None:
+        write = units.writer(change.series.metric)
+        return f"{write(change.before)} → {write(change.after)}"
+    return units.relative(change.before, change.after) or "0 %"
+
+
+def name_point(stored: Stored) -> str:
+    """Return a point by its commit and its day."""
+    commit = stored.entry.commit
+    title = f" {commit.title}" if commit.title else ""
+    return units.printable(", ".join(filter(None, (commit.id[:12] + title, stored.when[:10]))))
+
+
+def describe_behind(changes: Sequence[Turning], behind: Behind) -> Iterator[str]:
+    """Yield the changes of several series at one place, with what lies behind them."""
+    for change in changes:
+        series = change.series
+        word = "worse" if change.is_worse else "better"
+        levels = f"{series.write(change.before)} → {series.write(change.after)}"
+        sure = "" if change.p is None else f", p {change.p:.3f}"
+        size = f" ({write_size(change)})" if change.ratio is not None else ""
+        yield f"{word:<6}  {series.name} {levels}{size}{sure}"
+    yield f"  from     {name_point(changes[0].last.stored)}"
+    yield f"  to       {name_point(changes[0].first.stored)}"
+    for part, lines in behind.list_words():
+        yield from _list(part, lines)
+
+
+_MOST = 8
+
+
+def _list(word: str, lines: Sequence[str]) -> Iterator[str]:
+    for number, line in enumerate(lines[:_MOST]):
+        yield f"  {word if not number else '':<8} {units.printable(line)}"
+    if len(lines) > _MOST:
+        yield f"  {'':<8} and {len(lines) - _MOST} more"
+
+
+WORDS = {"worse": "WORSE", "same": "SAME", "better": "BETTER", "unsure": "UNSURE"}
+
+
+def describe_held(held: Held) -> Iterator[str]:
+    """Yield how the end of a series stands, with what led there if it is worse."""
+    series = held.series
+    first = f"{WORDS[held.verdict]:<6}  {series.name}"
+    if held.verdict == "unsure":
+        yield f"{first}: {held.why}"
+        return
+    yield f"{first}: {write_ratio(held)} to its best"
+    if held.verdict != "worse":
+        return
+    begins, ends = (series.samples[index].stored for index in (held.begins, held.ends))
+    count = held.ends - held.begins
+    if held.is_drift:
+        most = write_size(held.changes[0]) if held.changes else "too small to be seen alone"
+        points = units.plural(count, "point")
+        yield f"        drift over {points}, which no single commit shows; the largest: {most}"
+    yield f"        from {name_point(begins)}"
+    yield f"        to   {name_point(ends)}"
+
+
+def write_ratio(held: Held) -> str:
+    """Return how the end stands to the best, as a change."""
+    if held.ratio is None:
+        write = units.writer(held.series.metric)
+        return f"{write(held.best)} → {write(held.last)}"
+    if held.series.is_exact:
+        return units.relative(1.0, held.ratio) or "0 %"
+    return units.interval(held.ratio, held.low, held.high)
+
+
+def title_subject(subject: Subject, entries: Sequence[Stored]) -> str:
+    since = f"{entries[0].when[:10]} to {entries[-1].when[:10]}"
+    count = units.plural(len(entries), "entry", "entries")
+    return units.printable(f"{subject} ({count}, {since})")
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+Row = tuple[Series, int, Sample, frozenset[int]]
+"""A series, the number of one of its points, the point, and the numbers of those that begin a new
+level."""
+
+
+def list_rows(series: Sequence[tuple[Series, Sequence[Turning]]]) -> list[Row]:
+    return [
+        (each, number, sample, frozenset(change.index for change in changes))
+        for each, changes in series
+        for number, sample in enumerate(each.samples)
+    ]
+
+
+POINTS: Table[Row] = Table(
+    "history",
+    "a point of a series, in the order of commits",
+    "`history show`, `history plot` and `history check`",
+    (
+        Column("subject", "text", "what was compiled, in one line", lambda r: str(r[0].subject)),
+        Column("scenario", "text", "the scenario", lambda r: r[0].subject.scenario),
+        Column("where", "text", "the target, or the device", lambda r: r[0].subject.where),
+        Column("label", "text", "what keeps series apart", lambda r: r[0].subject.label),
+        Column("kind", "text", "static, estimated or measured", lambda r: r[0].kind),
+        Column("kernel", "text", "the kernel group; empty for a step", lambda r: r[0].kernel),
+        Column("metric", "text", "what the value is of", lambda r: r[0].metric),
+        Column("basis", "text", "the control, or the constants", lambda r: r[0].basis),
+        Column("point", "count", "its number in the series, from 0", lambda r: r[1]),
+        Column("value", "number", "seconds, bytes, a count or a ratio", lambda r: r[2].value),
+        Column("low", "number", "the lower end of its interval", lambda r: r[2].point.low),
+        Column("high", "number", "the upper end of its interval", lambda r: r[2].point.high),
+        Column("change", "flag", "whether a new level begins here", lambda r: r[1] in r[3]),
+        Column("commit", "text", "the commit", lambda r: r[2].stored.entry.commit.id or None),
+        Column("title", "text", "its subject line", lambda r: r[2].stored.entry.commit.title),
+        Column("branch", "text", "its branch", lambda r: r[2].stored.entry.commit.branch),
+        Column("created", "time", "when it was compiled or measured", lambda r: r[2].stored.when),
+        Column("run", "text", "SHA-256 of its run's file", lambda r: r[2].stored.entry.run),
+    ),
+)
