@@ -48,6 +48,7 @@ COMMANDS = {
     "Search options": {
         "bisect-config": "Find the smallest set of options to blame.",
         "sweep": "Compile many variants and put them side by side.",
+        "tune": "Find the options that make a model fastest.",
         "knobs": "Search torch's options, or compare two releases.",
     },
     "Measure": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 NOT_KNOWN = "–"
 
@@ -196,6 +196,35 @@ def setting(value: object) -> str:
     import json  # 2 ms, which perfcli --help need not wait for
 
     return value if isinstance(value, str) else json.dumps(value)
+
+
+_MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
+"""The modules of options that ``torch.compile(options=…)`` does not take, by prefix."""
+
+
+def write_python(options: Mapping[str, object], patched: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the lines that apply options in a program. ``patched`` are those that perfcli patches
+    into torch; names in capitals are environment variables, which the program starts with."""
+    return tuple(_python_lines(options, patched))
+
+
+def _python_lines(options: Mapping[str, object], patched: Collection[str]) -> Iterator[str]:
+    elsewhere = (*_MODULES, *patched)
+    own = {n: v for n, v in options.items() if not n.isupper() and not n.startswith(elsewhere)}
+    if own:
+        pairs = ", ".join(f'"{name}": {value!r}' for name, value in own.items())
+        yield f"torch.compile(model, options={{{pairs}}})"
+    for name, value in options.items():
+        if name.isupper():
+            yield f"os.environ[{name!r}] = {value!r}  # before torch is imported"
+        for prefix, module in _MODULES.items():
+            if name.startswith(prefix):
+                yield f"{module}{name.removeprefix(prefix)} = {value!r}"
+        if name in patched:
+            yield (
+                "from perfcli.compile.patches.installed import install; "
+                f"install({name!r}, {value!r})"
+            )
 
 
 # --- foreign text ----------------------------------------------------------------------------

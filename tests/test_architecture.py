@@ -38,7 +38,7 @@ LAYERS = (
     "importing",
     "workflow",
     "bisect calibrate gate history noise sweep workbench ci",
-    "reproduce",
+    "reproduce tune",
     "commands library",
     "cli pytest_plugin",
     "__main__",

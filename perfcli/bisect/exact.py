@@ -239,7 +239,7 @@ def _flip(
 # --- a catalogue -------------------------------------------------------------------------------
 
 
-def _best_of(forge: Forge, direction: Direction, limits: SearchLimits) -> Improvement:
+def best_of(forge: Forge, direction: Direction, limits: SearchLimits) -> Improvement:
     """Return the best, or worst, set of a catalogue.
 
     Raises CompileFailed where nothing compiles.

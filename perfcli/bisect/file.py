@@ -106,7 +106,7 @@ def _resume(reference: str, about: Identity) -> Record:
         raise PerfcliError(f"{path} is broken ({type(error).__name__}: {error})") from error
 
 
-def _find_or_begin(about: Identity) -> Record:
+def find_or_begin(about: Identity) -> Record:
     """Return the record of all searches of this identity that nobody named, or a new one. One that
     can't be read, or is about sources that were edited since, is begun anew."""
     text = json.dumps(dict(about), sort_keys=True)

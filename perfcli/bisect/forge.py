@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -85,6 +85,8 @@ class Forge:
         self.generator = generator
         self.measured: Callable[[Settings], float] | None = None
         """What is asked for the metric in place of the code, where there is a device."""
+        self.read: Callable[[Run], Mapping[str, float]] = self._read_metric
+        """What reads values off a compiled variant, by name: the metric's, and others to keep."""
         self._changed = changed
         self._bundles: dict[str, Bundle] = {}
         self._unread = Unread()
@@ -209,12 +211,15 @@ class Forge:
             return
         if self.metric.kind != "binary":
             with suppress(PerfcliError):
-                self._know(code, _value_of(self.metric, made.bundle.run))
+                self._know(code, self.read(made.bundle.run))
                 return
         self._bundles[code] = made.bundle
 
-    def _know(self, code: str, value: float) -> None:
-        self.known.values.setdefault(code, {})[self.metric.name] = value
+    def _read_metric(self, run: Run) -> dict[str, float]:
+        return {self.metric.name: _value_of(self.metric, run)}
+
+    def _know(self, code: str, values: Mapping[str, float]) -> None:
+        self.known.values.setdefault(code, {}).update(values)
         self._changed()
 
     def has_value(self, code: str) -> bool:
@@ -231,7 +236,7 @@ class Forge:
             return found
         if self.measured is not None:
             value = self.measured(settings)
-            self._know(code, value)
+            self._know(code, {self.metric.name: value})
             return value
         self.compile(settings, code)
         return self.known.values[code][self.metric.name]
@@ -246,7 +251,7 @@ class Forge:
             texts, request = _texts_of(bundle), self.request_of(settings)
             kernels = self.generator.with_binaries(texts, request, weighs)
             run = replace(run, kernels=kernels, weighed=weighs)
-        self._know(code, _value_of(self.metric, run))
+        self._know(code, self.read(run))
         return run
 
     def generate_again(self, settings: Settings) -> float:

@@ -21,11 +21,12 @@ from perfcli.bisect.progress import Watcher
 from perfcli.bisect.sides import (
     BisectOptions,
     SearchScope,
-    _compare_command,
     _ends_of,
     _plan,
-    _title,
+    write_compare,
+    write_title,
 )
+from perfcli.bisect.space import Settings
 from perfcli.bisect.timed import Clock, Stopwatch, _compile_paired
 from perfcli.console import output
 from perfcli.errors import PerfcliError
@@ -117,7 +118,7 @@ class _Searched:
             asked.metric,
             asked.plan.space.changes,
             SearchCost(0, 0, 0, 0.0),
-            title=_title(asked),
+            title=write_title(asked.question, asked.plan.base.request),
         )
         found = self._catalogue(blank) if asked.direction else self._sides(blank)
         return replace(found, failures=dict(self._forge.failures))
@@ -128,16 +129,16 @@ class _Searched:
         direction = self._asked.direction
         assert direction is not None
         if self._clock:
-            best = timed._timed_best(self._clock, direction, self._limits)
+            best = timed.timed_best(self._clock, direction, self._limits)
         else:
-            best = exact._best_of(self._forge, direction, self._limits)
+            best = exact.best_of(self._forge, direction, self._limits)
         found = replace(blank, direction=direction, improvement=best, stopped=best.stopped)
         if not best.best:
             return found
         subset = frozenset(change.key for change in best.best)
         settings = self._forge.space.settings(subset)
         base = self._forge.space.settings(frozenset())
-        return replace(found, cure=settings, command=_compare_command(self._asked, base, settings))
+        return replace(found, cure=settings, command=self._command(base, settings))
 
     # --- between two sides ---------------------------------------------------------------------
 
@@ -165,7 +166,11 @@ class _Searched:
         blamed = {option.key for culprit in culprits.sets for option in culprit.options}
         bad = space.settings(space.everything)
         cured = space.settings(space.everything - blamed)
-        return replace(found, cure=cured, command=_compare_command(self._asked, bad, cured))
+        return replace(found, cure=cured, command=self._command(bad, cured))
+
+    def _command(self, a: Settings, b: Settings) -> str:
+        python = self._asked.plan.base.request.variant.python
+        return write_compare(self._asked.question, python, a, b)
 
 
 def _nothing_to_search(known: Ends, across: Across | None) -> Status | None:
@@ -236,7 +241,7 @@ def find_culprits(question: Question, options: BisectOptions, context: Context) 
     metric = metrics._find(options.metric, device)
     plan = _plan(question, options, metric, context)
     about = identify(plan.base.request, plan.base.interpreter)
-    record = file._find_or_begin(about)
+    record = file.find_or_begin(about)
     return _search_recorded(SearchScope(question, plan, metric, options, context), record)
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from perfcli import units
 from perfcli.bisect import space as spaces
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import Installations, Settings, Space
 from perfcli.errors import PerfcliError
+from perfcli.model import CompileRequest
 from perfcli.options import assignments, performance
 from perfcli.search.result import Direction
 from perfcli.workflow.context import Context
@@ -66,8 +64,8 @@ def _plan(
 ) -> _Plan:
     """Return what is searched. Raises PerfcliError for what the user got wrong, and where nothing
     differs."""
-    good = Side(tuple(_assignments(options.good)), options.good_python)
-    bad = Side(tuple(_assignments(options.bad)), options.bad_python or options.good_python)
+    good = Side(options.good, options.good_python)
+    bad = Side(options.bad, options.bad_python or options.good_python)
     probe = context.choose_probe(question.device)
     if options.is_catalogue:
         (job,) = make_jobs(question, [good], probe, context.jobs)
@@ -90,7 +88,7 @@ def _plan_catalogue(job: Job, metric: SearchMetric) -> _Plan:
         request.device,
         has_device=metric.kind == "time",
     )
-    return _Plan(_check_differences(spaces._of_catalogue(choices, request.variant)), (job,))
+    return _Plan(_check_differences(spaces.of_catalogue(choices, request.variant)), (job,))
 
 
 def _check_differences(space: Space) -> Space:
@@ -100,27 +98,6 @@ def _check_differences(space: Space) -> Space:
             "is not the default, or leave both out to search the catalogue"
         )
     return space
-
-
-def _assignments(typed: Sequence[str]) -> list[str]:
-    found = []
-    for text in typed:
-        if "=" not in text and text.endswith(".toml"):
-            found += _of_file(Path(text))
-        else:
-            found.append(text)
-    return found
-
-
-def _of_file(path: Path) -> list[str]:
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PerfcliError(f"{path} is not TOML: {error}") from error
-    settings = spaces._flatten(document, str(path))
-    return [f"{name}={units.setting(value)}" for name, value in settings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +115,8 @@ class SearchScope:
     """How to measure, where there is a device."""
 
 
-def _title(asked: SearchScope) -> str:
+def write_title(question: Question, request: CompileRequest) -> str:
     """Return ``gqa-transformer · layers=3 · h100``."""
-    question, request = asked.question, asked.plan.base.request
     place = request.target.name if request.target else request.device
     preset = f"preset {question.preset}" if question.preset else ""
     given = " ".join([*question.params, *(f"--input {text}" for text in question.inputs)])
@@ -158,9 +134,8 @@ def _ends_of(asked: SearchScope, cured: Settings | None) -> list[Job]:
     return [base, make_job(request, base.interpreter)]
 
 
-def _compare_command(asked: SearchScope, a: Settings, b: Settings) -> str:
+def write_compare(question: Question, python: str | None, a: Settings, b: Settings) -> str:
     """Return the command line that shows what the second settings do."""
-    question, python = asked.question, asked.plan.base.request.variant.python
     words = ["perfcli", "compare", question.scenario]
     for param in question.params:
         words += ["-p", param]

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfcli.errors import PerfcliError
 from perfcli.model import OptionValue, Variant
 from perfcli.options import listing
 from perfcli.options.catalogue import UNKNOWN, Catalogue, InductorOption
@@ -75,7 +74,7 @@ def _rank(entry: InductorOption | None) -> int:
     return 0 if entry is None or entry.doc else 1
 
 
-def _of_catalogue(choices: Iterable[InstalledKnob], base: Variant) -> Space:
+def of_catalogue(choices: Iterable[InstalledKnob], base: Variant) -> Space:
     """Return every value worth trying on top of ``base``, but those that it has already.
 
     What an option does nothing without is set along with it.
@@ -137,18 +136,3 @@ def _installations(
 def _unsettable(found: Differences) -> Iterator[DefaultChange]:
     yield from (change for change in found.changed if not change.settable_after)
     yield from found.undecided
-
-
-# --- what is typed -----------------------------------------------------------------------------
-
-
-def _flatten(table: Mapping[str, Any], source: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Return the names and values of a TOML file: ``"triton.x" = 1`` and ``[triton]`` with ``x =
-    1`` are the same. Raises PerfcliError for dates, which no option takes."""
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, source, f"{prefix}{name}.")
-        elif isinstance(value, bool | int | float | str | list):
-            yield prefix + name, value
-        else:
-            raise PerfcliError(f"{source}: {prefix}{name} is no value that an option can have")

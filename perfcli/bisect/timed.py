@@ -279,7 +279,7 @@ def _timed_culprits(clock: Clock, known: Ends, limits: SearchLimits) -> Culprits
     return _run(find_culprits(forge.space.changes), tests, limits)
 
 
-def _timed_best(clock: Clock, direction: Direction, limits: SearchLimits) -> Improvement:
+def timed_best(clock: Clock, direction: Direction, limits: SearchLimits) -> Improvement:
     """Return the best or worst set of a catalogue, as a ratio to no change; what is not surely
     apart from it counts as no change."""
     forge = clock.forge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,18 @@ def show_command(command: str, json_file: Path | None = None) -> None:
     if command:
         line = Text(units.printable(command), no_wrap=True, overflow="ignore")
         show(Group(line), json_file)
+
+
+def show_lines(lines: Iterable[str], json_file: Path | None = None) -> None:
+    """Print a report of plain lines, as ``show``; what is to be pasted stays in one line."""
+    from rich.console import Group
+    from rich.text import Text
+
+    def keep(line: str) -> bool:
+        return line.lstrip().startswith(("perfcli ", "torch.", "os.", "from "))
+
+    texts = (Text(line, no_wrap=keep(line), overflow="ignore") for line in lines)
+    show(Group(*texts), json_file)
 
 
 def render(view: RenderableType, columns: int = PIPE_COLUMNS) -> str:

@@ -28,7 +28,8 @@ class Check:
     target: str | None
     device: str | None
     dynamic: bool
-    options: Mapping[str, OptionValue]
+    options: Mapping[str, OptionValue] | str
+    """Or a file of options, by its path from the configuration."""
     limits: tuple[Limit, ...]
     signs: frozenset[Limit] = frozenset()
     """Of these, the usual ones that say something only where nothing got better."""
@@ -116,7 +117,7 @@ def _read_checks(
         "preset": table.take("preset", str, "") or None,
         "inputs": table.texts("inputs"),
         "dynamic": table.take("dynamic", bool, False),
-        "options": table.take("options", dict, {}),
+        "options": _options(table),
         "limits": tuple(limits),
         "signs": frozenset(each for each in limits if any(each is sign for sign in SIGNS)),
     }
@@ -128,6 +129,12 @@ def _read_checks(
         return
     for target in targets or (TARGET,):
         yield Check(name=f"{name}@{target}", target=target, device=None, **shared)
+
+
+def _options(table: Table) -> Mapping[str, OptionValue] | str:
+    if isinstance(table.values.get("options"), str):
+        return table.need("options", str)
+    return table.take("options", dict, {})
 
 
 def _name(scenario: str) -> str:

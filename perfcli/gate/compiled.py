@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from perfcli.errors import PerfcliError
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config, _find, _read
 from perfcli.loading.references import Reference, parse_reference
-from perfcli.model import Run
+from perfcli.model import OptionValue, Run
 from perfcli.names import suggestion
+from perfcli.options import files
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import Obtained, compile_runs, warn_of_oversights
 from perfcli.workflow.request import Question, Side, check_question
@@ -91,7 +92,15 @@ def _asked(config: Config, check: Check) -> tuple[Question, Side]:
         inputs=check.inputs,
         folder=str(config.folder.absolute()) if is_module else "",
     )
-    return question, Side(tuple(f"{k}={units.setting(v)}" for k, v in check.options.items()))
+    return question, Side(_assign(config.folder, check.options))
+
+
+def _assign(folder: Path, options: Mapping[str, OptionValue] | str) -> tuple[str, ...]:
+    if isinstance(options, str):
+        if not files.is_file(options):
+            raise PerfcliError(f"options is a table, or a file that ends in .toml, not {options!r}")
+        return (str(folder / options),)
+    return tuple(f"{name}={units.setting(value)}" for name, value in options.items())
 
 
 def _read_here(folder: Path, text: str) -> Reference:

@@ -8,14 +8,14 @@ Values are typed against the torch that will be used (``catalogue``), never agai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, OptionValue, Variant
-from perfcli.options import modes, patches, releases, types
+from perfcli.options import files, modes, patches, releases, types
 from perfcli.options.catalogue import (
     UNKNOWN,
     Catalogue,
@@ -67,8 +67,8 @@ def _parse_assignment(text: str) -> _Assignment:
     name = name.strip()
     if not equals or not name:
         raise PerfcliError(
-            f"an option is written NAME=VALUE, for example triton.mix_order_reduction=false; "
-            f"got {text!r}"
+            f"an option is written NAME=VALUE, for example triton.mix_order_reduction=false, or "
+            f"stands in FILE.toml; got {text!r}"
         )
     return _Assignment(_short(name), value.strip())
 
@@ -137,14 +137,15 @@ def make_variant(
     python: str | None = None,
 ) -> Variant:
     """Return a variant from what stands on the command line; of two assignments the later one
-    counts. A mode of ``torch.compile`` (``mode=max-autotune``) sets what this torch says it does.
+    counts. ``FILE.toml`` stands for what that file sets; a mode of ``torch.compile``
+    (``mode=max-autotune``) for what this torch says it does.
 
     Raises:
-        PerfcliError: an unknown option, or a value of the wrong type.
+        PerfcliError: an unknown option, a value of the wrong type, or a file that can't be read.
     """
     options: dict[str, OptionValue] = {}
     env: dict[str, str] = {}
-    for assignment in map(_parse_assignment, assignments):
+    for assignment in map(_parse_assignment, _open_files(assignments)):
         if assignment.is_variable:
             _check_variable(catalogue, assignment)
             env[assignment.name] = assignment.text
@@ -154,6 +155,14 @@ def make_variant(
             entry = find(catalogue, assignment.name)
             options[entry.name] = _parse_value(entry, assignment.text)
     return Variant(name, options, env, python)
+
+
+def _open_files(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        if files.is_file(text):
+            yield from files.read_file(Path(text))
+        else:
+            yield text
 
 
 def check_device(variant: Variant, catalogue: Catalogue, device: Device) -> None:

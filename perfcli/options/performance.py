@@ -29,6 +29,11 @@ Acts = Literal["kernels", "wrapper", "launch", "run"]
 calls them; the ``launch`` configurations for which the same kernels are compiled; or nothing
 before it ``run``s."""
 
+Changes = Literal["", "numerics", "assumptions"]
+"""What else than speed an option may change: ``numerics``, results beyond the order in which terms
+are added, or other random numbers; ``assumptions``, what is taken for granted of inputs, weights
+and indices, or promised of outputs."""
+
 Number = int | float
 
 _AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "buffer_reuse", "tun")
@@ -60,6 +65,7 @@ class PerformanceKnob:
     """Options to set along with it: without them it changes nothing."""
     needs_device: bool = False
     """Whether it can't be compiled, or decides nothing, where there is no device."""
+    changes: Changes = ""
 
     @property
     def is_static(self) -> bool:

@@ -22,7 +22,6 @@ _STYLES: dict[TrialOutcome, str] = {
 _SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
 # Findings count only the bytes that need not move, not all of the metric of that name.
 _AVOIDABLE = {"bytes_moved": "bytes read twice", "bytes_swept": "bytes swept again"}
-_MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
 
 
 def _list_cures(
@@ -142,23 +141,4 @@ def write_assignments(options: Mapping[str, OptionValue]) -> str:
 def write_application(trial: Trial) -> str:
     """Return how to apply the options in the user's program; for perfcli's command line they stand
     above."""
-    given = trial.cure.options
-    elsewhere = (*_MODULES, *trial.brought)
-    inductor = {n: v for n, v in given.items() if not n.startswith(elsewhere)}
-    python = [f"torch.compile(model, options={_write_literal(inductor)})"] if inductor else []
-    for name, value in given.items():
-        python += [
-            f"{module}{name.removeprefix(prefix)} = {value!r}"
-            for prefix, module in _MODULES.items()
-            if name.startswith(prefix)
-        ]
-        if name in trial.brought:
-            python.append(
-                "from perfcli.compile.patches.installed import install; "
-                f"install({name!r}, {value!r})"
-            )
-    return "; ".join(python)
-
-
-def _write_literal(options: Mapping[str, OptionValue]) -> str:
-    return "{" + ", ".join(f'"{name}": {value!r}' for name, value in options.items()) + "}"
+    return "; ".join(units.write_python(trial.cure.options, trial.brought))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from perfcli.bisect import space as spaces
-from perfcli.bisect.space import NOT_SET, _between, _flatten, _installations
-from perfcli.errors import PerfcliError
+from perfcli.bisect.space import NOT_SET, _between, _installations
 from perfcli.model import Variant
 from perfcli.options.catalogue import UNKNOWN, Catalogue, InductorOption
 from perfcli.options.performance import InstalledKnob, PerformanceKnob
@@ -61,7 +58,7 @@ def knob(name: str, *values: int, only_with: dict[str, bool] | None = None) -> P
 
 def test_the_catalogue_on_top_of_a_side() -> None:
     choice = InstalledKnob(knob("b", 4, 9, only_with={"a": False}), B, (4, 9))
-    found = spaces._of_catalogue([choice], Variant("", {"b": 9}))
+    found = spaces.of_catalogue([choice], Variant("", {"b": 9}))
     (change,) = found.changes
     assert (change.good, change.bad) == (9, 4)
     assert found.settings(frozenset()) == {"b": 9}
@@ -69,7 +66,7 @@ def test_the_catalogue_on_top_of_a_side() -> None:
 
 
 def test_two_values_of_one_option_are_two_changes() -> None:
-    found = spaces._of_catalogue([InstalledKnob(knob("b", 4, 9), B, (4, 9))], Variant(""))
+    found = spaces.of_catalogue([InstalledKnob(knob("b", 4, 9), B, (4, 9))], Variant(""))
     keys = [change.key for change in found.changes]
     assert keys == ["b=4", "b=9"]
     assert found.settings(frozenset({"b=9"})) == {"b": 9}
@@ -117,20 +114,3 @@ def test_another_none_is_not_carried_over() -> None:
     found = _installations(Variant(""), Variant(""), old, new)
     assert found.space.changes == ()
     assert [change.name for change in found.unsettable] == ["a"]
-
-
-def test_tables_and_dotted_names_are_the_same() -> None:
-    table = {"triton": {"x": 1, "y": {"z": True}}, "triton.w": [1], "FLAG": "0"}
-    assert dict(_flatten(table, "f")) == {
-        "triton.x": 1,
-        "triton.y.z": True,
-        "triton.w": [1],
-        "FLAG": "0",
-    }
-
-
-def test_a_date_is_no_value() -> None:
-    import datetime
-
-    with pytest.raises(PerfcliError, match="f: day is no value"):
-        dict(_flatten({"day": datetime.date(2026, 1, 1)}, "f"))

@@ -1,0 +1,153 @@
+"""Compares variants with the default: by estimated times, or by measured ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from perfcli.bisect.forge import Forge
+from perfcli.bisect.metrics import METRICS
+from perfcli.bisect.space import Settings
+from perfcli.bisect.timed import LEAST, NORMAL_95, Clock
+from perfcli.diff.compare import compare
+from perfcli.errors import CompileFailed, PerfcliError
+from perfcli.model import Run
+from perfcli.predict.step import LEAST_CHANGE
+from perfcli.tune.answer import SAME, Ratio
+
+SURE_TIME = replace(
+    METRICS["estimated-time"],
+    name="sure-time",
+    says="all kernels of a step, at the upper end of the interval of the change",
+)
+
+
+class Judge(Protocol):
+    """Says how long variants take against the default, and against each other.
+
+    Raises PerfcliError where it is not known, CompileFailed where one does not compile.
+    """
+
+    def compile(self, wanted: Iterable[Settings]) -> None:
+        """Compile variants that will be asked for at once."""
+        ...
+
+    def against_default(self, settings: Settings) -> Ratio: ...
+
+    def between(self, before: Settings, after: Settings) -> Ratio: ...
+
+    def is_sure(self, ratio: Ratio) -> bool:
+        """Return whether such a variant is surely faster than the default."""
+        ...
+
+
+def class_of(forge: Forge, settings: Settings) -> str:
+    """Return the class of a variant. Raises CompileFailed."""
+    (code,) = forge.codes([settings])
+    if code.name is None:
+        raise CompileFailed(code.failure)
+    return code.name
+
+
+@dataclass(slots=True)
+class Estimating:
+    """Estimates variants. The forge's metric becomes the *sure time*: the default's estimate times
+    the upper end of the ratio's interval, so that a search by it prefers what is known well."""
+
+    forge: Forge
+    default: Run | None = None
+    seconds: float = 0.0
+
+    def begin(self) -> None:
+        """Compile the default, which all else is held against.
+
+        Raises PerfcliError where its time is not known at all.
+        """
+        forge = self.forge
+        settings = forge.space.settings(frozenset())
+        forge.read = self._read
+        run = forge.compile(settings, class_of(forge, settings))
+        self.default = run
+
+    def compile(self, wanted: Iterable[Settings]) -> None:
+        self.forge.codes(list(wanted))
+
+    def against_default(self, settings: Settings) -> Ratio:
+        forge = self.forge
+        code = class_of(forge, settings)
+        forge.value(settings, code)
+        values = forge.known.values[code]
+        return Ratio(*(values[f"{forge.metric.name} {name}"] for name in _PARTS))
+
+    def between(self, before: Settings, after: Settings) -> Ratio:
+        classes = [class_of(self.forge, each) for each in (before, after)]
+        if classes[0] == classes[1]:
+            return SAME
+        runs = (self.forge.compile(s, c) for s, c in zip((before, after), classes, strict=True))
+        return _estimate(*runs)
+
+    def is_sure(self, ratio: Ratio) -> bool:
+        """Return what ``compare`` calls FASTER by estimate."""
+        return ratio.high < 1 / (1 + LEAST_CHANGE)
+
+    def _read(self, run: Run) -> dict[str, float]:
+        forge = self.forge
+        if self.default is None:
+            step = compare(run, run).estimate
+            if step is None:
+                where = run.target.name if run.target else run.device
+                raise PerfcliError(
+                    f"the time of a step is not known on {where}: no GPU like it was calibrated"
+                )
+            self.seconds = step.base.seconds
+            # Values of other constants are no answers.
+            forge.metric = replace(SURE_TIME, name=f"{SURE_TIME.name} {step.base.constants}")
+        found = _estimate(self.default or run, run)
+        name = forge.metric.name
+        parts = zip(_PARTS, (found.ratio, found.low, found.high), strict=True)
+        return {
+            name: self.seconds * found.high,
+            **{f"{name} {part}": value for part, value in parts},
+        }
+
+
+_PARTS = ("ratio", "low", "high")
+
+
+def _estimate(base: Run, head: Run) -> Ratio:
+    change = compare(base, head).estimate
+    if change is None:
+        raise PerfcliError("the estimated time is not known")
+    if change.ratio is None or change.low is None or change.high is None:
+        raise PerfcliError(f"the estimated time is not known: {next(iter(change.missing), '')}")
+    return Ratio(change.ratio, change.low, change.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Measures variants against the default, in turns."""
+
+    clock: Clock
+
+    def compile(self, wanted: Iterable[Settings]) -> None:
+        self.clock.forge.codes(list(wanted))
+
+    def against_default(self, settings: Settings) -> Ratio:
+        clock = self.clock
+        code = class_of(clock.forge, settings)
+        if code == clock.good:
+            return SAME
+        found = clock.until_sure(settings, code, LEAST + 1)
+        assert found.mean is not None
+        assert found.standard_error is not None
+        half = NORMAL_95 * found.standard_error
+        return Ratio(*(math.exp(found.mean + side * half) for side in (0, -1, 1)))
+
+    def between(self, before: Settings, after: Settings) -> Ratio:
+        return self.against_default(after).over(self.against_default(before))
+
+    def is_sure(self, ratio: Ratio) -> bool:
+        """Return whether it is faster by more than the noise floor, and surely faster at all."""
+        return ratio.high < 1 and ratio.ratio < 1 / (1 + self.clock.floor)

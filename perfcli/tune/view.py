@@ -1,0 +1,198 @@
+"""Shows what tune found: on the screen, as JSON, as a file of options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from perfcli import units
+from perfcli.options import files
+from perfcli.tune.answer import Ratio, Share, Tried, Tuned
+from perfcli.tune.smallest import KEPT
+
+_SOURCE = {"estimated": "by estimate", "measured": "measured"}
+_LEFT_OUT = {
+    "numerics": "change results beyond the order of sums",
+    "assumptions": "take for granted what torch checks or leaves open",
+}
+_MOST_TRIED = 4
+
+
+def verdict_line(found: Tuned) -> str:
+    """Return the result in one line."""
+    if found.verdict == "faster":
+        change = write_ratio(found.against_default)
+        return f"FASTER {_SOURCE[found.source]}, {change}: {_write(found.options)}"
+    if found.verdict == "unsure":
+        return "UNSURE: something may be faster, and nothing surely is; keep the default"
+    return "SAME: nothing is faster than the default"
+
+
+def report_lines(found: Tuned, output: str = "") -> list[str]:
+    """Return the whole report. ``output``: the file of options that was written."""
+    body = [
+        f"{found.title} · torch {found.torch}",
+        _describe_search(found),
+        "",
+        verdict_line(found),
+        *_describe_shares(found),
+        *_describe_costs(found),
+        *_describe_near(found),
+        *_describe_left_out(found),
+        *_describe_application(found, output),
+        *_describe_failures(found),
+        *((f"stopped {found.stopped}: call the same again, and it goes on",) * bool(found.stopped)),
+    ]
+    return [units.printable(line) for line in body]
+
+
+def write_ratio(ratio: Ratio | None) -> str:
+    """Return ``−24 % [−33, −14]``."""
+    if ratio is None:
+        return units.NOT_KNOWN
+    return units.interval(ratio.ratio, ratio.low, ratio.high)
+
+
+def _write(options: Any) -> str:
+    return " ".join(f"{name}={units.setting(value)}" for name, value in options.items())
+
+
+def _describe_search(found: Tuned) -> str:
+    options, values = found.searched
+    default = "" if found.seconds is None else f"default {units.seconds(found.seconds)} · "
+    cost = found.cost
+    spent = ""
+    if cost is not None:
+        measured = f", {units.plural(cost.measured, 'measurement')}" if cost.measured else ""
+        spent = (
+            f" · {cost.compiled} compiled, {units.plural(cost.classes, 'class', 'classes')}"
+            f"{measured}, {units.seconds(cost.seconds)}"
+        )
+    return f"{default}{options} options with {values} values{spent}"
+
+
+def _describe_shares(found: Tuned) -> Iterator[str]:
+    for share in found.shares:
+        mark = f" ({share.changes})" if share.changes else ""
+        line = f"   {_setting(share)}{mark}: alone {write_ratio(share.alone)}"
+        if len(found.shares) > 1:
+            line += f", on top of the others {write_ratio(share.on_top)}"
+        yield line
+
+
+def _setting(share: Share) -> str:
+    return f"{share.change.name}={units.setting(share.change.bad)}"
+
+
+def _describe_costs(found: Tuned) -> Iterator[str]:
+    for change in found.costs:
+        write = units.writer(change.metric)
+        share = units.relative(change.base, change.head)
+        both = f"{write(change.base)} → {write(change.head)}"
+        yield f"   {units.title(change.metric)}: {both}{f' ({share})' if share else ''}"
+
+
+def _describe_near(found: Tuned) -> Iterator[str]:
+    near = [tried for tried in found.tried if dict(tried.options) != dict(found.options)]
+    if not near:
+        return
+    yield ""
+    yield "not chosen:" if found.verdict == "faster" else "looked at:"
+    for tried in near[:_MOST_TRIED]:
+        yield f"   {_write(tried.options)}: {_write_tried(tried)}"
+
+
+def _write_tried(tried: Tried) -> str:
+    if tried.failure:
+        return tried.failure[:160]
+    both = (("measured", tried.measured), ("by estimate", tried.estimated))
+    return ", ".join(f"{write_ratio(ratio)} {name}" for name, ratio in both if ratio)
+
+
+def _describe_left_out(found: Tuned) -> Iterator[str]:
+    for kind, names in found.left_out.items():
+        if names:
+            number = units.plural(len(names), "option")
+            yield f"{number} not tried that {_LEFT_OUT[kind]}: --allow {kind} tries them"
+
+
+def _describe_application(found: Tuned, output: str) -> Iterator[str]:
+    if found.verdict != "faster":
+        return
+    yield ""
+    yield "to apply:"
+    yield from (f"   {line}" for line in units.write_python(found.options, found.patched))
+    if output:
+        yield f"   perfcli apply {output} -- python …"
+    yield found.command
+
+
+def _describe_failures(found: Tuned) -> Iterator[str]:
+    if found.failures:
+        yield f"{units.plural(len(found.failures), 'variant')} without an answer (--json has all)"
+
+
+def list_fields(found: Tuned) -> dict[str, Any]:
+    """Return the fields of the JSON document (docs/tune.md)."""
+    return {
+        "id": found.id,
+        "scenario": found.scenario,
+        "torch": found.torch,
+        "target": found.target,
+        "verdict": found.verdict,
+        "source": found.source,
+        "options": dict(found.options),
+        "patched": list(found.patched),
+        "against_default": found.against_default,
+        "default_seconds": found.seconds,
+        "kept": KEPT,
+        "shares": [
+            {
+                "option": each.change.name,
+                "value": each.change.bad,
+                "alone": each.alone,
+                "on_top": each.on_top,
+                "changes": each.changes,
+            }
+            for each in found.shares
+        ],
+        "tried": [
+            {
+                "options": dict(each.options),
+                "estimated": each.estimated,
+                "measured": each.measured,
+                "failure": each.failure,
+            }
+            for each in found.tried
+        ],
+        "alone": [
+            {"option": change.name, "value": change.bad, **_plain(ratio)}
+            for change, ratio in found.alone.items()
+        ],
+        "left_out": {kind: list(names) for kind, names in found.left_out.items()},
+        "searched": {"options": found.searched[0], "values": found.searched[1]},
+        "costs": found.costs,
+        "cost": found.cost,
+        "failures": dict(found.failures),
+        "stopped": found.stopped,
+        "command": found.command,
+        "exit_code": found.exit_code,
+    }
+
+
+def _plain(ratio: Ratio) -> dict[str, float]:
+    return {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high}
+
+
+def write_file(found: Tuned) -> str:
+    """Return the file of options, which sets nothing where nothing is surely faster."""
+    ratio = found.against_default
+    about: dict[str, Any] = {
+        "scenario": found.scenario,
+        "torch": found.torch,
+        "target": found.target,
+        "verdict": found.verdict,
+        "source": found.source,
+        "time_ratio": [round(each, 4) for each in (ratio.ratio, ratio.low, ratio.high)],
+    }
+    return files.write_options(found.options, about)
