@@ -1,79 +1,230 @@
 """What ``perfcli tune`` chooses without a GPU, and what that is worth on one.
 
-    python bench/tune.py --search FILE [--python PYTHON] [--target h200] [--only NAME …]
+    python bench/tune.py --search FILE [--python PYTHON] [--target h200] [--at-once N]
     python bench/tune.py --measure FILE --out FILE [--seconds N]      on the GPU
     python bench/tune.py --table FILE                                 what --measure wrote
 
-``--search`` runs ``perfcli tune`` for each of ``tune_models.py`` and writes what it chose and every
-single option that generates code of its own. ``--measure`` compiles all of them on a GPU, for which
-it needs neither the network nor anything but torch and perfcli's sources: a process for each model;
-once all are compiled, or their time is up, one after the other has the device to itself and times
-its variants in random order, round by round, by the sum of its generated kernels' times
-(torch.profiler), and of all kernels. ``coordinate_descent_tuning`` and ``max_autotune`` are measured
-beside them, with the seconds that each takes from the first call to the last.
+``--search`` runs ``perfcli tune`` for each of ``tune_models.py`` and writes what it chose and all
+single options that generate code of their own; models whose answer is there are left out. No GPU is
+used, wherever it runs. ``--measure`` takes that file, and needs torch with CUDA and perfcli's
+sources, no network. Each model has a process, which compiles the default, the chosen options and
+all single ones. Once all are compiled, or two thirds of the seconds are spent, one process after
+the other has the device to itself: it times its variants round by round in random order, by the sum
+of its kernels' times (torch.profiler), generated ones and all. ``coordinate_descent_tuning`` and
+``max_autotune`` are compiled and timed beside them, with the seconds that they take to be tuned,
+during which a device is held.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from tune_models import MODELS, Model
 
 ROOT = Path(__file__).resolve().parents[1]
+KEPT = ("verdict", "options", "against_default", "torch", "alone", "shares", "cost", "failures")
+SEARCHES = {
+    "coordinate descent": {"coordinate_descent_tuning": True},
+    "max-autotune": {"max_autotune": True, "coordinate_descent_tuning": True},
+}
+"""What tunes on the device alone; ``mode="max-autotune"`` sets both options."""
+
+# --- without a GPU ----------------------------------------------------------------------------
 
 
 def search(asked: argparse.Namespace) -> None:
-    """Add each model's answer to the file as it comes; those that are there are kept."""
     known = json.loads(asked.search.read_text()) if asked.search.exists() else {}
-    for model in MODELS:
-        if model.name in known or (asked.only and model.name not in asked.only):
-            continue
-        known[model.name] = tuned(model, asked)
-        asked.search.write_text(json.dumps(known, indent=1))
-        found = known[model.name]
-        print(model.name, found["verdict"], found["options"], found["against_default"], flush=True)
+    missing = [model for model in MODELS if model.name not in known]
+    with ThreadPoolExecutor(asked.at_once) as pool:
+        for model, found in zip(missing, pool.map(lambda m: tune(m, asked), missing), strict=True):
+            if found is None:
+                print(f"{model.name}: no answer", flush=True)
+                continue
+            known[model.name] = found
+            asked.search.write_text(json.dumps(known, indent=1))
+            print(model.name, found["verdict"], found["options"], flush=True)
 
 
-def tuned(model: Model, asked: argparse.Namespace) -> dict[str, Any]:
+def tune(model: Model, asked: argparse.Namespace) -> dict[str, Any] | None:
     command = [sys.executable, "-m", "perfcli", "tune", *model.words, "--target", asked.target]
     command += ["--python", asked.python] if asked.python else []
     command += ["--budget", str(asked.budget)] if asked.budget else []
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run([*command, "--json", file.name, "--quiet"], check=False, cwd=ROOT)
-        found: dict[str, Any] = json.loads(Path(file.name).read_text())
-    return {
-        key: found[key]
-        for key in (
-            "verdict",
-            "options",
-            "against_default",
-            "torch",
-            "alone",
-            "shares",
-            "cost",
-            "tried",
-        )
-    }
+    jobs = max(len(os.sched_getaffinity(0)) // asked.at_once, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "found.json")
+        command += ["-j", str(jobs), "--quiet", "--json", str(path)]
+        # A folder of its own: what is stored is not this repository's.
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, check=False, cwd=folder, env=environment)
+        if not path.exists():
+            return None
+        found = json.loads(path.read_text())
+    return {key: found[key] for key in KEPT}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+# --- on the GPU: one model ---------------------------------------------------------------------
+
+
+def variants_of(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield names and options, what matters most first."""
+    yield "default", {}
+    if found["options"]:
+        yield "chosen", found["options"]
+    yield from SEARCHES.items()
+    alone = sorted(found["alone"], key=lambda each: each["estimated"]["ratio"])
+    for each in alone:
+        yield " ".join(f"{n}={json.dumps(v)}" for n, v in each["options"].items()), each["options"]
+
+
+def measure_one(name: str, found: Mapping[str, Any], ready_by: float) -> dict[str, Any]:
+    """Compile and time the variants of one model. Times are those of ``time.monotonic``, which all
+    processes of a machine share. A line on stdin gives the device, until the time that it says."""
+    import tune_device
+
+    model = next(each for each in MODELS if each.name == name)
+    with tune_device.lend(model) as device:
+        for label, options in variants_of(found):
+            if time.monotonic() < ready_by or label in ("default", "chosen"):
+                device.prepare(label, options)
+        print("ready", flush=True)
+        return device.measure(float(sys.stdin.readline()))
+
+
+# --- on the GPU: all of them -------------------------------------------------------------------
+
+
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    began = time.monotonic()
+    found = json.loads(asked.measure.read_text())
+    ready_by, end = began + asked.seconds * 0.62, began + asked.seconds
+    workers = [(name, start(name, asked, ready_by)) for name in found]
+    result: dict[str, Any] = {"models": {}, "search": found}
+    for name, worker in workers:
+        assert worker.stdout
+        if "ready\n" not in iter(worker.stdout.readline, ""):
+            print(f"{name}: ended before it was ready, see its log", flush=True)
+    prepared = time.monotonic() - began
+    for number, (name, worker) in enumerate(workers):
+        share = (end - time.monotonic()) / (len(workers) - number)
+        try:
+            out, _ = worker.communicate(f"{time.monotonic() + share}\n", timeout=max(share, 1) + 20)
+            result["models"][name] = json.loads(out.splitlines()[-1])
+        except (subprocess.TimeoutExpired, ValueError, IndexError, BrokenPipeError) as error:
+            worker.kill()
+            print(f"{name}: {type(error).__name__}", flush=True)
+    result["seconds"] = {"prepared": prepared, "all": time.monotonic() - began}
+    asked.out.write_text(json.dumps(result, indent=1))
+    return result
+
+
+def start(name: str, asked: argparse.Namespace, ready_by: float) -> subprocess.Popen[str]:
+    log = asked.out.with_name(f"{asked.out.stem}-{name}.log").open("w")
+    command = [sys.executable, __file__, "--measure", str(asked.measure), "--model", name]
+    command += ["--ready-by", str(ready_by)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+        env=environment,
+    )  # fmt: skip
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+def table(result: Mapping[str, Any]) -> str:
+    rows = [row for name, each in result["models"].items() if (row := row_of(name, each, result))]
+    lines = [
+        "| model | options | estimated | measured | all kernels | best single | share of its gain "
+        "| coordinate descent | max-autotune |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += ["| " + " | ".join(row["cells"]) + " |" for row in rows]
+    chosen = [row["chosen"] for row in rows]
+    best = [row["best"] for row in rows]
+    if rows:
+        gained, possible = geometric_mean(chosen), geometric_mean(best)
+        share = math.log(gained) / math.log(possible) if possible > 1 else 1.0
+        lines += [
+            "",
+            f"geometric mean of the gain: chosen {gained:.3f}, best single option {possible:.3f} "
+            f"({share:.0%} of it, as logarithms); slower than default by more than 1 %: "
+            f"{sum(1 / each > 1.01 for each in chosen)} of {len(chosen)}",
+            "device seconds, all models: tune without a GPU 0; "
+            + "; ".join(f"{way} {spent(result, way):.0f}" for way in ("every option", *SEARCHES)),
+        ]
+    return "\n".join(lines)
+
+
+def row_of(name: str, each: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any] | None:
+    times = {label: variant for label, variant in each.items() if variant.get("generated")}
+    if "default" not in times:
+        return None
+    base = times["default"]
+    gain = {label: base["generated"] / v["generated"] for label, v in times.items()}
+    found = result["search"][name]
+    singles = {n: g for n, g in gain.items() if n not in ("default", "chosen", *SEARCHES)}
+    best = max(singles, key=lambda n: singles[n], default="")
+    options = " ".join(f"{n}={json.dumps(v)}" for n, v in found["options"].items()) or "default"
+    chosen = gain.get("chosen", 1.0) if found["options"] else 1.0
+    ours = times.get("chosen", base)
+    ratio = found["against_default"]
+    most = max(singles.get(best, 1.0), 1.0)
+    share = math.log(chosen) / math.log(most) if most > 1.005 else None
+    interval = ", ".join(f"{ratio[end] - 1:+.1%}" for end in ("low", "high"))
+    cells = [name, options, f"{ratio['ratio'] - 1:+.1%} [{interval}]"]
+    cells += [f"{1 / chosen - 1:+.1%}", f"{ours['all'] / base['all'] - 1:+.1%}"]
+    cells += [f"{best} {1 / singles[best] - 1:+.1%}" if best else "–"]
+    cells += [f"{share:.0%}" if share is not None else "–"]
+    cells += [f"{1 / gain[n] - 1:+.1%}" if n in gain else "–" for n in SEARCHES]
+    return {"cells": cells, "chosen": chosen, "best": most}
+
+
+def spent(result: Mapping[str, Any], what: str) -> float:
+    """Return the seconds for which a device is held to tune in this way, the models one by one."""
+    total = 0.0
+    for each in result["models"].values():
+        for label, variant in each.items():
+            single = label not in ("default", "chosen", *SEARCHES)
+            if label == what or (what == "every option" and single):
+                total += variant.get("prepare_seconds", 0.0) + variant.get("timing_seconds", 0.0)
+    return total
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--search", type=Path)
     parser.add_argument("--python", default="", help="the interpreter whose torch is tuned")
     parser.add_argument("--target", default="h200")
     parser.add_argument("--budget", type=float, help="seconds of searching for each model")
-    parser.add_argument("--only", nargs="*", default=[])
-    asked = parser.parse_args()
+    parser.add_argument("--at-once", type=int, default=1, help="models that are searched at once")
+    parser.add_argument("--measure", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seconds", type=float, default=210)
+    parser.add_argument("--table", type=Path)
+    for name in ("--model", "--ready-by"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
     if asked.search:
         search(asked)
+    if asked.model:
+        found = json.loads(asked.measure.read_text())[asked.model]
+        print(json.dumps(measure_one(asked.model, found, float(asked.ready_by))))
+    elif asked.measure:
+        print(table(measure(asked)))
+    if asked.table:
+        print(table(json.loads(asked.table.read_text())))
     return 0
 
 

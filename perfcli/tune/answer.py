@@ -68,6 +68,11 @@ class Tried:
     failure: str = ""
     """Why it was not measured, or what is wrong with its results."""
 
+    @property
+    def known(self) -> Ratio:
+        """Return what is known best of it; of what nothing is, that it is like the default."""
+        return self.measured or self.estimated or SAME
+
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
@@ -92,8 +97,8 @@ class Tuned:
     shares: tuple[Share, ...] = ()
     tried: tuple[Tried, ...] = ()
     """The best few, as far as they were looked at; the best first."""
-    alone: Mapping[OptionChange, Ratio] = field(default_factory=dict)
-    """Single changes that have code of their own, against the default."""
+    alone: tuple[Tried, ...] = ()
+    """Single changes that have code of their own."""
     left_out: Mapping[Changes, tuple[str, ...]] = field(default_factory=dict)
     """Options that were not tried, by what else they may change."""
     searched: tuple[int, int] = (0, 0)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import get_args
 
 from perfcli.bisect import exact, file, timed
@@ -27,9 +26,9 @@ from perfcli.model import Change, Device
 from perfcli.options import assignments, performance
 from perfcli.options.performance import Changes, InstalledKnob
 from perfcli.search.drive import Ledger, budget
-from perfcli.search.question import OptionChange, Subset
+from perfcli.search.question import Subset
 from perfcli.search.result import Improvement
-from perfcli.tune.answer import SAME, Ratio, Share, Tried, Tuned
+from perfcli.tune.answer import Ratio, Share, Tried, Tuned
 from perfcli.tune.judging import SURE_TIME, Estimating, Judge, Measuring
 from perfcli.tune.smallest import find_smallest, look_with
 from perfcli.worker.roles import Generator
@@ -223,10 +222,10 @@ class _Tuning:
             sure = [t for t in near if t.measured is not None and judge.is_sure(t.measured)]
             fastest = min(sure, key=lambda t: t.measured.high if t.measured else 1.0, default=None)
             chosen = fastest.keys if fastest else frozenset()
-        found = replace(blank, tried=tuple(near), alone=alone)
+        found = replace(blank, tried=tuple(near), alone=tuple(alone))
         if not chosen:
-            gains = [(t.measured or t.estimated or SAME).gain for t in near]
-            return replace(found, verdict="unsure" if max(gains, default=0.0) > 0 else "default")
+            hopeful = any(tried.known.gain > 0 for tried in near)
+            return replace(found, verdict="unsure" if hopeful else "default")
         options = self._settings(chosen)
         variant, python = self._scope.space.good, self._scope.job.request.variant.python
         patches = (n for n in options if n in self._scope.knobs and self._scope.knobs[n].entry.note)
@@ -259,15 +258,11 @@ class _Tuning:
         )
         return find_smallest(keys, whole, look, judge.is_sure)
 
-    def _list_near(
-        self, chosen: Subset, best: Improvement, alone: Mapping[OptionChange, Ratio]
-    ) -> list[Subset]:
+    def _list_near(self, chosen: Subset, best: Improvement, alone: Sequence[Tried]) -> list[Subset]:
         """Return the sets that are worth measuring, each with code of its own: the chosen one, the
         best one, and single changes that seem to help, those that gain most first."""
         whole = frozenset(change.key for change in best.best)
-        helpful = [change for change, ratio in alone.items() if ratio.gain > 0]
-        helpful.sort(key=lambda change: -alone[change].gain)
-        singles = (frozenset({change.key}) for change in helpful)
+        singles = [tried.keys for tried in alone if tried.known.gain > 0]
         near = [each for each in dict.fromkeys([chosen, whole, *singles]) if each]
         most = self._scope.options.most_measured
         if self._scope.setting is None or self._scope.device == "cpu":
@@ -275,14 +270,14 @@ class _Tuning:
         wide = [c.key for c in self._scope.wide.changes if c.name in LAUNCH_SEARCHES]
         return [*near[:most], *(chosen | {key} for key in wide)]
 
-    def _compare_alone(self, best: Improvement, judge: Judge) -> dict[OptionChange, Ratio]:
-        found: dict[OptionChange, Ratio] = {}
+    def _compare_alone(self, best: Improvement, judge: Judge) -> list[Tried]:
+        """Return single changes with code of their own, those that gain most first."""
+        found = []
         for effect in best.effects:
-            new = effect.same_as is None and effect.changes_code and effect.answer.value is not None
-            settings = self._settings(frozenset({effect.change.key}))
-            if new and (ratio := _known(partial(judge.against_default, settings))):
-                found[effect.change] = ratio
-        return found
+            if effect.same_as is None and effect.changes_code and effect.answer.value is not None:
+                with suppress(PerfcliError):
+                    found.append(self._try(frozenset({effect.change.key}), judge))
+        return sorted(found, key=lambda tried: -tried.known.gain)
 
     def _try(self, subset: Subset, judge: Judge) -> Tried:
         settings = self._settings(subset)

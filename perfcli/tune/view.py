@@ -156,19 +156,8 @@ def list_fields(found: Tuned) -> dict[str, Any]:
             }
             for each in found.shares
         ],
-        "tried": [
-            {
-                "options": dict(each.options),
-                "estimated": each.estimated,
-                "measured": each.measured,
-                "failure": each.failure,
-            }
-            for each in found.tried
-        ],
-        "alone": [
-            {"option": change.name, "value": change.bad, **_plain(ratio)}
-            for change, ratio in found.alone.items()
-        ],
+        "tried": [_list_tried(each) for each in found.tried],
+        "alone": [_list_tried(each) for each in found.alone],
         "left_out": {kind: list(names) for kind, names in found.left_out.items()},
         "searched": {"options": found.searched[0], "values": found.searched[1]},
         "costs": found.costs,
@@ -180,8 +169,13 @@ def list_fields(found: Tuned) -> dict[str, Any]:
     }
 
 
-def _plain(ratio: Ratio) -> dict[str, float]:
-    return {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high}
+def _list_tried(tried: Tried) -> dict[str, Any]:
+    return {
+        "options": dict(tried.options),
+        "estimated": tried.estimated,
+        "measured": tried.measured,
+        "failure": tried.failure,
+    }
 
 
 def write_file(found: Tuned) -> str:

@@ -1,0 +1,156 @@
+"""Compiles variants of a model on a GPU and times them: the part of ``tune.py`` with torch."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from cures_on_device import forget_gradients, patched
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+from tune_models import Model
+
+SEED = 20261123
+STEPS = 4
+"""Steps of a turn, under the profiler."""
+ROUNDS, ROUNDS_OF_ENDS = 4, 12
+"""Turns of each single option; of the default, the chosen options and the device's own searches."""
+
+
+@dataclass
+class Ready:
+    """A compiled variant, and what was measured of it."""
+
+    step: Callable[[], None]
+    prepare_seconds: float
+    generated: list[float] = field(default_factory=list)
+    all: list[float] = field(default_factory=list)
+    timing_seconds: float = 0.0
+
+
+@contextlib.contextmanager
+def lend(model: Model) -> Iterator[Device]:
+    torch.manual_seed(SEED)
+    with torch.device("cuda"):
+        workload = model.build()
+    yield Device(workload)
+
+
+class Device:
+    """Holds one model's variants."""
+
+    def __init__(self, workload: Any) -> None:
+        self.workload = workload
+        self.ready: dict[str, Ready] = {}
+        self.failed: dict[str, str] = {}
+
+    def prepare(self, label: str, options: Mapping[str, Any]) -> None:
+        began = time.monotonic()
+        try:
+            with chosen(options):
+                step = self._compiled()
+                for _ in range(3):
+                    step()
+                torch.cuda.synchronize()
+        except Exception as error:  # one variant must not lose the others
+            self.failed[label] = f"{type(error).__name__}: {error}"[:300]
+            print(label, self.failed[label], file=sys.stderr, flush=True)
+            return
+        seconds = time.monotonic() - began
+        self.ready[label] = Ready(step, seconds)
+        print(f"{label}: {seconds:.1f} s", file=sys.stderr, flush=True)
+
+    def _compiled(self) -> Callable[[], None]:
+        from torch._inductor.compile_fx import compile_fx
+
+        workload = self.workload
+        training = workload.mode == "training"
+
+        def backend(graph: Any, inputs: Any) -> Any:
+            """One of its own per variant: Dynamo keeps compiled code by backend."""
+            return compile_fx(graph, inputs)
+
+        call = torch.compile(workload.call, backend=backend, dynamic=False)
+        kind = workload.autocast and getattr(torch, workload.autocast)
+
+        def step() -> None:
+            scope = torch.autocast("cuda", dtype=kind) if kind else contextlib.nullcontext()
+            with scope, torch.set_grad_enabled(training):
+                out = call(*workload.inputs, **workload.kwargs)
+            if training:
+                out.backward(torch.ones_like(out))
+                forget_gradients(workload)
+
+        return step
+
+    def measure(self, end: float) -> dict[str, Any]:
+        """Time all variants, round by round, until the end."""
+        order = random.Random(SEED)
+        ends = [n for n in self.ready if "=" not in n]
+        for number in range(ROUNDS_OF_ENDS):
+            wanted = [*self.ready] if number < ROUNDS else ends
+            for label in order.sample(wanted, len(wanted)):
+                if time.monotonic() > end and (number or label not in ends):
+                    continue
+                self._time(self.ready[label])
+        found: dict[str, Any] = {label: {"failure": why} for label, why in self.failed.items()}
+        for label, one in self.ready.items():
+            found[label] = {
+                "prepare_seconds": one.prepare_seconds,
+                "timing_seconds": one.timing_seconds,
+                "turns": len(one.generated),
+            }
+            if one.generated:
+                found[label] |= {
+                    "generated": statistics.median(one.generated),
+                    "all": statistics.median(one.all),
+                    "spread": statistics.pstdev(one.generated),
+                }
+        return found
+
+    def _time(self, one: Ready) -> None:
+        began = time.monotonic()
+        torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            for _ in range(STEPS):
+                one.step()
+            torch.cuda.synchronize()
+        events = [e for e in profiler.key_averages() if e.device_type == DeviceType.CUDA]
+        generated = sum(e.self_device_time_total for e in events if e.key.startswith("triton_"))
+        one.generated.append(generated / STEPS / 1e6)
+        one.all.append(sum(e.self_device_time_total for e in events) / STEPS / 1e6)
+        one.timing_seconds += time.monotonic() - began
+
+
+@contextlib.contextmanager
+def chosen(options: Mapping[str, Any]) -> Iterator[None]:
+    """Compiles with options; those that this torch lacks are perfcli's patches."""
+    import torch._dynamo.config as dynamo
+    import torch._functorch.config as functorch
+    import torch._inductor.config as inductor
+
+    homes = {"dynamo.": dynamo, "functorch.": functorch}
+    own: dict[str, Any] = {}
+    patches: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        for name, value in options.items():
+            prefix = next((each for each in homes if name.startswith(each)), "")
+            if prefix:
+                home: Any = homes[prefix]
+                stack.enter_context(home.patch({name.removeprefix(prefix): value}))
+            elif name in inductor._config:
+                own[name] = value
+            else:
+                patches[name] = value
+        # Its key does not know of patches.
+        stack.enter_context(inductor.patch({**own, "fx_graph_cache": False}))
+        stack.enter_context(functorch.patch({"enable_autograd_cache": False}))
+        stack.enter_context(patched(patches))
+        yield
