@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, TypeAlias, cast, get_args
 
@@ -139,6 +140,20 @@ Allow: TypeAlias = Annotated[
         help="Compare even if this differs: scenario, params, mode, device, target, dynamic.",
     ),
 ]
+
+
+def split_places(typed: str | None) -> tuple[str | None, tuple[int, ...]]:
+    """Return the device and its two numbers of ``cuda:0,cuda:1``, or what was typed and none.
+    Raises PerfcliError where a number is missing, or both are the same."""
+    if typed is None or ("," not in typed and ":" not in typed):
+        return typed, ()
+    found = re.fullmatch(r"(cuda|cpu):(\d+),(cuda|cpu):(\d+)", typed)
+    if found is None or found[1] != found[3] or int(found[2]) == int(found[4]):
+        raise PerfcliError(
+            f"--device {typed}: cuda, cpu, or two GPUs for base and head are expected, as in "
+            "cuda:0,cuda:1 (--a-device and --b-device choose GPUs that stay)"
+        )
+    return found[1], (int(found[2]), int(found[4]))
 
 
 def choose_clocks(typed: str | None) -> Clocks | None:

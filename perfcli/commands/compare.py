@@ -67,7 +67,14 @@ def compare(
     ] = None,
     preset: args.Preset = None,
     target: args.Target = None,
-    device: args.Device = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="cuda|cpu",
+            help="Use this machine's device, or two that base and head exchange half-way: "
+            "cuda:0,cuda:1. [default: cuda if there is one]",
+        ),
+    ] = None,
     dynamic: args.Dynamic = False,
     vary: args.Vary = None,
     world: args.World = 1,
@@ -140,9 +147,11 @@ def compare(
     args.use_calibration(calibration)
     context = Context(notes, fresh, timeout, fake, jobs, trust_run, wanted.places)
     names = tuple(allow_env or ())
+    device, exchanged = args.split_places(device)
     asked = MeasuringOptions(
         *(budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time),
         clocks=args.choose_clocks(time),
+        places=exchanged,
     )
     ours, theirs = split_words(base, head, arguments or (), script)
     question = Question(
@@ -161,6 +170,7 @@ def compare(
         given: dict[str, object] = {"RUN": head, "-b": b, "--toggle": toggle}
         given |= {"--b-python": b_python, "--allow": allow, "--try-fixes": try_fixes}
         given |= {"--b-param": b_param, "--input": input, "--a-input": a_input}
+        given |= {"--device with two devices": exchanged}
         beside.check_alone(given | {"--b-input": b_input})
         pair = beside.compile_pair(question, sides[0], asked, context)
     else:

@@ -10,6 +10,7 @@ The plan is what follows the first semicolon of ``PERFCLI_FAKE``: ``1;ratio=1.05
 | ``step=SECONDS`` | the base's step |
 | ``busy=SHARE`` | on a GPU, the share of the base's step in which the device is busy; the head's step takes ``ratio``, its device ``device`` times as long |
 | ``device=R`` | on a GPU, the ratio of the device's own time, where it is not that of the step |
+| ``second=R`` | how many times as long everything takes on GPU 1 or core 1 |
 | ``graph=REASON`` | on a GPU, why the step can't be taken as a CUDA graph |
 | ``fail=KIND:SIDE:WHEN`` | KIND: ``oom``, ``crowded`` (out of memory while the other side lives), ``dies``, ``hangs``, ``garbage``, ``wrong``, ``interrupt``; WHEN: ``prepare`` or the number of a turn, from 1 |
 """  # noqa: E501
@@ -64,6 +65,7 @@ class FakePlan:
     step: float = STEP_SECONDS
     busy: float = 1.0
     device: float | None = None
+    second: float = 1.0
     graph: str = ""
     failures: tuple[_Failure, ...] = ()
     only: str = ""
@@ -90,13 +92,14 @@ def parse(text: str) -> FakePlan | None:
             numbers[name] = float(value)
         else:
             raise PerfcliError(
-                "PERFCLI_FAKE plans ratio, only, noise, step, busy, device, graph and fail, not "
-                f"{part!r}"
+                "PERFCLI_FAKE plans ratio, only, noise, step, busy, device, second, graph and "
+                f"fail, not {part!r}"
             )
     return replace(FakePlan(failures=tuple(failures), **words), **numbers)  # type: ignore[arg-type]
 
 
-_WORDS, _NUMBERS = ("only", "graph"), ("ratio", "noise", "step", "busy", "device")
+_WORDS = ("only", "graph")
+_NUMBERS = ("ratio", "noise", "step", "busy", "device", "second")
 
 
 def _failure(text: str) -> _Failure:
@@ -203,7 +206,9 @@ class _FakeWorker:
         plan = self._starter.plan
         options = self._request.compile.variant.options
         slower = plan.only in options if plan.only else self._request.side == "head"
-        return plan.step * (ratio if slower else 1.0) * (1 + self._request.slow_down)
+        place = 1 in (self._request.device_index, *self._request.cpus)
+        seconds = plan.step * (ratio if slower else 1.0) * (plan.second if place else 1.0)
+        return seconds * (1 + self._request.slow_down)
 
     def _scatter(self) -> float:
         return math.exp(self._random.gauss(0, self._starter.plan.noise))

@@ -47,6 +47,8 @@ def measure(
     try:
         return race.run()
     except OutOfMemory as error:
+        if plan.exchanges:  # each side was alone on its device
+            raise
         race.measured.notes.append(
             f"both sides at once do not fit into memory ({error}): each round has a fresh process "
             "for each side, which takes longer and scatters more"

@@ -3,16 +3,20 @@
 A round is a turn of each side, one right after the other, in random order. Sampled like this,
 differences between the sides of a round scatter symmetrically around the true one, whatever the
 machine does in the meantime.
+
+Where each side has a device of its own, they exchange them half-way: a second pair of workers, of
+as many rounds as the first. What one device takes longer than the other hits the base in one half
+and the head in the other, and ``stats.series`` combines them.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from perfcli.model import (
     BUDGET_SPENT,
@@ -69,6 +73,8 @@ class Plan:
     seed: int
     kernels: bool = True
     """Whether to profile single kernels as well."""
+    exchanges: bool = False
+    """Whether the sides exchange the devices or cores that their requests name, half-way."""
 
 
 def ask_for(kind: RoundKind, step_seconds: float, device: Device) -> Ask:
@@ -170,6 +176,7 @@ class Race:
         self._relayout_at = 0.0
         self._step_seconds = 0.0
         self._device_seconds = 0.0
+        self._half: Literal[0, 1, 2] = 1 if plan.exchanges else 0
 
     def run(self) -> MeasuredPair:
         """Measure until it is enough, the budget is spent, or somebody interrupts.
@@ -179,6 +186,9 @@ class Race:
         """
         try:
             self._pair(process=0)
+            if self._half:
+                self._half = 2
+                self._pair(process=1)
         except KeyboardInterrupt:
             if not self.measured.rounds:
                 raise
@@ -201,7 +211,12 @@ class Race:
         return self._start(self._request(side), lambda phase: self._told(side, phase))
 
     def _request(self, side: SideName) -> MeasureRequest:
-        return self.plan.base if side == "base" else self.plan.head
+        base, head = self.plan.base, self.plan.head
+        ours, theirs = (base, head) if side == "base" else (head, base)
+        if self._half < 2:
+            return ours
+        # Outputs are those of the first pair, which were checked.
+        return replace(ours, device_index=theirs.device_index, cpus=theirs.cpus, check=False)
 
     def _prepared(
         self, workers: dict[SideName, MeasuringWorker], process: int
@@ -229,12 +244,13 @@ class Race:
         self._clocks = order_clocks(self.plan, list(prepared.values()))
         for _ in range(BURN_IN_ROUNDS):
             self._round("step", workers, process)
-        self._began = self._clock()
-        self._spent.clear()
+        measured = max((r.at + r.took for r in self.measured.rounds), default=0.0)
+        self._began = self._clock() - measured
         self._settled.clear()
+        budget = self.plan.budget_seconds / (2 if self._half == 1 else 1)
         while True:
             elapsed = self._clock() - self._began
-            if elapsed >= self.plan.budget_seconds and self._has_step(process):
+            if elapsed >= budget and self._has_step(process):
                 self.measured.stopped = BUDGET_SPENT
                 return
             kind = self._next_kind(elapsed, process)
@@ -250,10 +266,19 @@ class Race:
     def _is_enough(self, kind: RoundKind) -> bool:
         """Return whether every clock that is asked for is settled, after a round of this kind."""
         asked = kind in self._clocks and kind not in self._settled
-        if asked and (reason := self._enough(self.measured.rounds, kind)):
+        if asked and (reason := self._reason_to_stop(kind)):
             self._settled[kind] = reason
         wanted = self._clocks[:1] if self.plan.base.clocks == "device" else self._clocks
         return all(each in self._settled for each in wanted)
+
+    def _reason_to_stop(self, kind: RoundKind) -> str | None:
+        """Return why a clock needs no more rounds, or None. In the second half it has as many as in
+        the first, each of which gets its partner."""
+        rounds = self.measured.rounds
+        if self._half == 2:
+            of_kind = Counter(r.half for r in rounds if r.kind == kind)
+            return self.measured.stopped if of_kind[2] >= of_kind[1] else None
+        return self._enough([replace(r, half=0) for r in rounds] if self._half else rounds, kind)
 
     def _has_step(self, process: int) -> bool:
         return any(r.kind == "step" and r.process == process for r in self.measured.rounds)
@@ -288,7 +313,8 @@ class Race:
         took = self._clock() - self._began - at
         if ask.relayout:
             self._keep_layout(ask, took)
-        return Round(number, process, kind, first, at, turns["base"], turns["head"], took)
+        sides = turns["base"], turns["head"]
+        return Round(number, process, kind, first, at, *sides, took, self._half)
 
     def _keep_layout(self, ask: Ask, took: float) -> None:
         """Set when the next layout is due, from how much longer the round with this one took."""

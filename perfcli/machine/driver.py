@@ -64,12 +64,20 @@ def first_device() -> Device:
         )
     handle = ctypes.c_int()
     _check(library.cuDeviceGet(ctypes.byref(handle), 0), "cuDeviceGet")
-    name = ctypes.create_string_buffer(256)
-    _check(library.cuDeviceGetName(name, len(name), handle), "cuDeviceGetName")
     memory = ctypes.c_size_t()
     _check(library.cuDeviceTotalMem_v2(ctypes.byref(memory), handle), "cuDeviceTotalMem")
     attributes = {key: _attribute(library, number, handle) for key, number in ATTRIBUTES.items()}
-    return Device(name.value.decode(), memory.value, attributes)
+    return Device(_name(library, handle), memory.value, attributes)
+
+
+def device_name(index: int) -> str:
+    """Return what a visible GPU is called. Raises as ``first_device``."""
+    library = _library()
+    if library is None:
+        raise PerfcliError("no NVIDIA GPU found here")
+    handle = ctypes.c_int()
+    _check(library.cuDeviceGet(ctypes.byref(handle), index), "cuDeviceGet")
+    return _name(library, handle)
 
 
 def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str | None:
@@ -90,6 +98,12 @@ def _library() -> ctypes.CDLL | None:
     except OSError:
         return None
     return library if library.cuInit(0) == 0 else None
+
+
+def _name(library: ctypes.CDLL, handle: ctypes.c_int) -> str:
+    name = ctypes.create_string_buffer(256)
+    _check(library.cuDeviceGetName(name, len(name), handle), "cuDeviceGetName")
+    return name.value.decode()
 
 
 def _attribute(library: ctypes.CDLL, number: int, handle: ctypes.c_int) -> int:

@@ -235,6 +235,9 @@ class Round:
     head: Turn
     took: float = 0.0
     """Seconds until both turns were through; 0 where ``at`` is when they were."""
+    half: Literal[0, 1, 2] = 0
+    """Where both sides have a device each, and exchange them half-way: 1 before that, 2 after it.
+    0 where they keep what they have."""
 
 
 PRECISE = "precise enough"

@@ -20,6 +20,11 @@ one estimate, and the interval is the signed-rank one of these eight (96.1 % whe
 for, 99.2 % for 99 %: ranks come in steps), whatever their distribution: in bursts of load some are
 far more uncertain than others, and ± t(7) · s / √8, as of batch means, was too wide by then. The
 ratio is that of all rounds. ``bench/coverage.py`` simulates all of these.
+
+Where the sides exchange two devices half-way, the log ratio is L + d in the first half and L − d in
+the second, if one device takes exp(d) times as long as the other. So the n-th rounds of both halves
+are one: the geometric means of their times have the log ratio L, whatever d is, and the interval is
+that of these.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from perfcli.model import Round, RoundKind
@@ -87,18 +92,47 @@ def join(
     base: Callable[[Round], float | None],
     head: Callable[[Round], float | None],
 ) -> Series:
-    """Return one value of each side; rounds where either is None are dropped and counted."""
+    """Return one value of each side, of rounds of one kind; rounds where either is None are dropped
+    and counted. Two rounds that match across an exchange of devices are one, that of the first."""
     kept: list[tuple[float, float, int, int]] = []
     dropped = 0
-    for r in rounds:
-        left, right = base(r), head(r)
+    for matching in _match_halves(list(rounds)):
+        left, right = _combine(map(base, matching)), _combine(map(head, matching))
         if left is None or right is None:
             dropped += 1
         else:
-            kept.append((left, right, r.process, r.number))
+            kept.append((left, right, matching[0].process, matching[0].number))
     columns = zip(*kept, strict=True) if kept else ((), (), (), ())
     left_column, right_column, processes, numbers = columns
     return Series(left_column, right_column, processes, dropped, numbers)
+
+
+def _match_halves(rounds: Sequence[Round]) -> Iterable[tuple[Round, ...]]:
+    """Return each round alone, or with the one that has its place after the exchange of devices;
+    one without such a partner is left out."""
+    halves = [[r for r in rounds if r.half == half] for half in (1, 2)]
+    return zip(*halves, strict=False) if any(halves) else ((r,) for r in rounds)
+
+
+def _combine(values: Iterable[float | None]) -> float | None:
+    """Return the geometric mean of one or two values; None where one is not known."""
+    first, *others = values
+    if first is None or None in others:
+        return None
+    return math.sqrt(first * others[0]) if others and others[0] else first
+
+
+def device_ratio(rounds: Iterable[Round], kind: RoundKind) -> float | None:
+    """Return how many times as long the head's first device takes as the base's first; None where
+    they were not exchanged. That is exp(d): half the difference of both halves' log ratios."""
+    made = list(rounds)
+    logs = [
+        clock_series([replace(r, half=0) for r in made if r.half == half], kind).logs
+        for half in (1, 2)
+    ]
+    if not all(logs):
+        return None
+    return math.exp((paired._location(logs[0]) - paired._location(logs[1])) / 2)
 
 
 def _align(several: Sequence[Series]) -> list[Series]:

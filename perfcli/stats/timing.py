@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfcli import units
 from perfcli.model import (
     WAITS,
     Clocks,
@@ -16,9 +17,11 @@ from perfcli.model import (
     DeviceState,
     GroupTiming,
     KernelGroup,
+    Machine,
     Measurement,
     Prepared,
     Round,
+    RoundKind,
     Run,
     TimeChange,
     Timing,
@@ -123,6 +126,7 @@ def derive(
         states=_average_sides(measurement.rounds),
         notes=(
             *measurement.notes,
+            *_describe_exchange(measurement, "device" if clock == "graph" else "step"),
             *_describe_dropped(series.step_series(measurement.rounds).dropped, incomplete),
         ),
     )
@@ -259,6 +263,27 @@ def _describe_dropped(jumped: int, incomplete: int) -> list[str]:
     if incomplete:
         found.append(f"profiled rounds left out, their launches incomplete: {incomplete}")
     return found
+
+
+def _describe_exchange(measurement: Measurement, kind: RoundKind) -> list[str]:
+    """Say which devices both sides exchanged, and what these differ by."""
+    if not any(r.half for r in measurement.rounds):
+        return []
+    ours, theirs = (
+        f"{measurement.device}:{_place(worker.machine)}"
+        for worker in (measurement.of("base"), measurement.of("head"))
+        if worker is not None
+    )
+    where = f"base on {ours} and head on {theirs}"
+    ratio = series.device_ratio(measurement.rounds, kind)
+    if ratio is None:
+        return [f"{where}; ended before they exchanged these, so there is nothing to compare"]
+    differs = f"{units.percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'}"
+    return [f"{where}, exchanged half-way: on {theirs} a step takes {differs}, which cancels out"]
+
+
+def _place(machine: Machine) -> int:
+    return machine.device_index or 0 if not machine.cpus else machine.cpus[0]
 
 
 def is_broken_off(timing: Timing | None) -> bool:

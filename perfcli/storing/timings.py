@@ -29,7 +29,8 @@ FOLDER = Path(".perfcli") / "timings"
 # 1  header; lines {"prepared": …}, {"round": …}, {"end": …}
 # 2  a line {"start": …} before the first round
 # 3  rounds of kind "device"; device_clock, device_seconds and no_graph of workers
-FORMAT = 3
+# 4  half of rounds
+FORMAT = 4
 KIND = "measurement"
 
 BROKEN_OFF = "broken off"

@@ -311,15 +311,20 @@ class _Referee:
         self._comparison = comparison
         self._variants = (plan.base.compile.variant, plan.head.compile.variant)
         self._setting = setting
+        self._exchanged = ("cpus",) if plan.exchanges else ()
         self._inside = 0.0
 
     def ready(self, base: Prepared, head: Prepared) -> None:
         """Raise NotComparable."""
         from perfcli.stats import floor
 
-        allowed = self._setting.asked.allow_env
+        allowed = [*self._setting.asked.allow_env, *self._exchanged]
         differing = environments.check(base, head, self._variants, allowed)
-        said = [f"allowed to differ: {difference.text}" for difference in differing]
+        said = [
+            f"allowed to differ: {difference.text}"
+            for difference in differing
+            if difference.aspect not in self._exchanged
+        ]
         self.notes += [text for text in said if text not in self.notes]
         run = self._comparison.head
         stored = noise_floors.load_floor(base.machine, run.scenario, run.params)

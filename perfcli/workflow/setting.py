@@ -40,6 +40,8 @@ class MeasuringOptions:
     no_time: bool = False
     clocks: Clocks | None = None
     """Whose time decides; None: of both."""
+    places: tuple[int, ...] = ()
+    """The two GPUs, or cores, that base and head exchange half-way; empty: they share one."""
 
     @property
     def typed(self) -> list[str]:
@@ -54,6 +56,7 @@ class MeasuringOptions:
             "--flush-l2": self.flush_l2,
             "--allow-env": bool(self.allow_env),
             "--time": self.clocks is not None,
+            "the second device of --device": bool(self.places),
         }
         return [name for name, given in values.items() if given]
 
@@ -78,11 +81,13 @@ class Setting:
     def plan(self, jobs: Sequence[Job]) -> Plan:
         """Return what is measured of a base's job and a head's."""
         base, head = jobs
+        ours, theirs = self.asked.places or (self.asked.a_device, self.asked.b_device)
         return Plan(
-            self._request(base, "base", self.asked.a_device),
-            self._request(head, "head", self.asked.b_device),
+            self._request(base, "base", ours),
+            self._request(head, "head", theirs),
             self.budget,
             self.seed,
+            exchanges=bool(self.asked.places),
         )
 
     def _request(self, job: Job, side: SideName, index: int | None) -> MeasureRequest:
@@ -92,8 +97,8 @@ class Setting:
             side=side,
             seed=self.seed,
             threads=self.threads,
-            cpus=self.cpus,
-            device_index=index,
+            cpus=self.cpus if index is None or self.device == "cuda" else (index,),
+            device_index=index if self.device == "cuda" else None,
             cuda_graph=self.asked.cuda_graph,
             flush_l2=self.asked.flush_l2,
             clocks=self.asked.clocks or "both",
@@ -145,6 +150,8 @@ def _check_range(asked: MeasuringOptions) -> None:
 
 
 def _check(device: Device, asked: MeasuringOptions) -> None:
+    if asked.places:
+        _check_places(device, asked)
     if device == "cpu":
         for name in ("--a-device", "--b-device", "--cuda-graph", "--flush-l2"):
             if name in asked.typed:
@@ -164,6 +171,26 @@ def _check(device: Device, asked: MeasuringOptions) -> None:
         if index is not None and not 0 <= index < count:
             there = "0 alone" if count == 1 else f"0 to {count - 1}"
             raise PerfcliError(f"{name} {index}: no such GPU, there is {there}")
+
+
+def _check_places(device: Device, asked: MeasuringOptions) -> None:
+    """Raise PerfcliError where base and head can't exchange these two devices."""
+    typed = ",".join(f"{device}:{place}" for place in asked.places)
+    fixed = {"--a-device": asked.a_device, "--b-device": asked.b_device, "--threads": asked.threads}
+    if others := [name for name, value in fixed.items() if value is not None]:
+        raise PerfcliError(f"--device {typed} gives each side one of both: leave out {others[0]}")
+    here = range(driver.device_count()) if device == "cuda" else sorted(os.sched_getaffinity(0))
+    if missing := [place for place in asked.places if place not in here]:
+        word = "GPU" if device == "cuda" else "core"
+        there = ", ".join(map(str, here)) or "none"
+        raise PerfcliError(f"--device {typed}: no such {word} {missing[0]}, there is {there}")
+    if device == "cuda":
+        one, other = map(driver.device_name, asked.places)
+        if one != other:
+            raise PerfcliError(
+                f"--device {typed}: {one} and {other} are of different kinds, for which the same "
+                "code takes other times; name two GPUs of one kind, or one GPU for both sides"
+            )
 
 
 def _cores(threads: int | None) -> tuple[int, tuple[int, ...]]:

@@ -358,6 +358,11 @@ BAD = [
     ((*CPU, "--b-device", "1"), "--b-device is about GPUs"),
     ((*CPU, "--cuda-graph"), "--cuda-graph is about GPUs"),
     ((*CPU, "--flush-l2"), "--flush-l2 is about GPUs"),
+    (("compare", "rmsnorm", "--device", "cpu:0"), "--device cpu:0: cuda, cpu, or two GPUs"),
+    (("compare", "rmsnorm", "--device", "cuda:1,cuda:1"), "two GPUs for base and head"),
+    (("compare", "rmsnorm", "--device", "cuda:0,cpu:1"), "two GPUs for base and head"),
+    (("compare", "rmsnorm", "--device", "cpu:0,cpu:4000"), "no such core 4000, there is"),
+    ((*CPU[:5], "cpu:0,cpu:1", "--threads", "2"), "leave out --threads"),
     ((*CPU, "--allow-env", "everything"), "--allow-env takes gpu, driver"),
     ((*CPU, "--no-time", "--budget", "3"), "--no-time measures nothing: leave out --budget"),
     ((*CPU, "--budget", "0"), "Invalid value for '--budget'"),
@@ -411,6 +416,38 @@ def test_on_a_gpu_it_is_measured_where_it_is_asked_to(
 
 
 GPU = ("compare", "rmsnorm", *MIX)
+TWO = (*GPU, "--device", "cuda:0,cuda:1")
+
+
+@pytest.mark.parametrize(
+    ("plan", "code", "word"), [("ratio=1.03", 1, "SLOWER"), ("ratio=1", 0, "SAME")]
+)
+def test_what_two_gpus_differ_by_cancels(
+    timed: Any, a_gpu: None, monkeypatch: pytest.MonkeyPatch, plan: str, code: int, word: str
+) -> None:
+    monkeypatch.setattr(driver, "device_name", lambda index: "NVIDIA H200")
+    result = timed(f"{plan};second=1.05;noise=0.002", *TWO, "--seed", "1", "--json", "out.json")
+    assert (result.code, result.out.split()[0]) == (code, word)
+    said = " ".join(result.out.split())
+    assert "base on cuda:0 and head on cuda:1, exchanged half-way: on cuda:1 a step takes" in said
+    assert re.search(r"(4\.9\d?|5(\.0\d)?) % more, which cancels out", said)
+    timing = json.loads(Path("out.json").read_text())["timing"]
+    assert timing["sides"]["base"]["machine"]["device_index"] == 0
+    assert timing["sides"]["head"]["machine"]["device_index"] == 1
+
+
+def test_two_devices_of_different_kinds_are_refused(
+    timed: Any, a_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {0: "NVIDIA H200", 1: "NVIDIA A100-SXM4-80GB"}
+    monkeypatch.setattr(driver, "device_name", names.get)
+    result = timed("ratio=1", *TWO)
+    assert result.code == 2
+    assert "NVIDIA H200 and NVIDIA A100-SXM4-80GB are of different kinds" in result.complaint
+    missing = timed("ratio=1", *GPU, "--device", "cuda:0,cuda:2")
+    assert "--device cuda:0,cuda:2: no such GPU 2, there is 0, 1" in missing.complaint
+    fixed = timed("ratio=1", *TWO, "--b-device", "1")
+    assert "leave out --b-device" in fixed.complaint
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@ from perfcli.model import (
     Turn,
     Variant,
 )
-from perfcli.stats import paired, stopping
+from perfcli.stats import paired, series, stopping
+from perfcli.stats.timing import judge_clocks
 
 Failed = list[str]
 
@@ -72,6 +73,10 @@ class Kept:
 
 def never(rounds: Sequence[Round], kind: RoundKind) -> None:
     return None
+
+
+def stopping_rule(rounds: Sequence[Round], kind: RoundKind) -> str | None:
+    return stopping.reason_to_stop(rounds, 0.01, kind)
 
 
 def starter(text: str = "") -> FakeStarter:
@@ -482,3 +487,83 @@ def test_a_request_differs_only_in_its_side() -> None:
 def test_long_steps_are_profiled_one_at_a_time() -> None:
     assert ask_for("kernels", 0.002, "cuda").steps == PROFILED_STEPS
     assert ask_for("kernels", 0.05, "cuda").steps == 1
+
+
+# --- two devices -------------------------------------------------------------------------------
+
+
+def two_devices(device: str = "cuda", **more: Any) -> Plan:
+    asked = plan(device=device, exchanges=True, **more)
+    places = [{"device_index": n} if device == "cuda" else {"cpus": (n,)} for n in range(2)]
+    base, head = (
+        replace(each, **place) for each, place in zip((asked.base, asked.head), places, strict=True)
+    )
+    return replace(asked, base=base, head=head)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_both_sides_exchange_their_devices_half_way(device: str) -> None:
+    start, sink = starter(), Kept()
+    measured = race(start, two_devices(device, budget=4.0), sink)
+    places = [each.device_index if device == "cuda" else each.cpus[0] for each in start.started]
+    assert [(each.side, n) for each, n in zip(start.started, places, strict=True)] == [
+        ("base", 0), ("head", 1), ("base", 1), ("head", 0)
+    ]  # fmt: skip
+    assert [each.check for each in start.started] == [True, True, False, False]
+    assert [(p.side, p.process) for p in measured.prepared] == [
+        ("base", 0), ("head", 0), ("base", 1), ("head", 1)
+    ]  # fmt: skip
+    assert all(r.half == r.process + 1 for r in measured.rounds)
+    assert sink.elapsed == sorted(sink.elapsed)
+    first = [r for r in measured.rounds if r.half == 1]
+    assert 2.0 <= first[-1].at + first[-1].took < 2.1
+    assert 3.9 <= sink.elapsed[-1] < 4.1
+    assert start.alive == set()
+
+
+def test_the_second_half_has_as_many_rounds_as_the_first() -> None:
+    def enough(rounds: Sequence[Round], kind: RoundKind) -> str | None:
+        assert not any(r.half for r in rounds)
+        return "precise enough" if sum(r.kind == kind for r in rounds) >= 9 else None
+
+    measured = race(starter(), two_devices(budget=60), Kept(), enough)
+    assert measured.stopped == "precise enough"
+    for kind in ("step", "device"):
+        halves = Counter(r.half for r in measured.rounds if r.kind == kind)
+        assert halves[2] >= halves[1] >= 9
+
+
+@pytest.mark.parametrize("change", [1.0, 1.03])
+def test_what_the_devices_differ_by_cancels(change: float) -> None:
+    start = starter(f"ratio={change};second=1.05;noise=0.002")
+    measured = race(start, two_devices(budget=8.0), Kept())
+    for kind in ("step", "device", "kernels"):
+        found = series.estimate(series.clock_series(measured.rounds, kind))
+        assert found.ratio == pytest.approx(change, abs=0.001)
+        assert found.low and found.high and found.low <= change <= found.high
+        assert series.device_ratio(measured.rounds, kind) == pytest.approx(1.05, abs=0.001)
+
+
+def test_no_alarm_is_false_where_the_devices_differ() -> None:
+    """A/A on 60 pairs of GPUs that differ by up to 10 %, with noise of 1 %."""
+    found = []
+    for seed in range(60):
+        start = starter(f"second={0.9 + seed / 300};noise=0.01")
+        asked = two_devices(budget=2.0, seed=seed, kernels=False)
+        rounds = race(start, asked, Kept(), stopping_rule).rounds
+        found.append(judge_clocks(rounds, "cuda", "graph"))
+    assert {each.deciding.verdict for each in found} <= {"same", "unsure"}
+    assert max(abs(math.log(each.deciding.ratio or 0)) for each in found) < 0.006
+
+
+def test_one_that_is_out_of_memory_alone_on_its_device_does_not_alternate() -> None:
+    with pytest.raises(OutOfMemory):
+        race(starter("fail=oom:head:2"), two_devices(), Kept())
+
+
+def test_an_interruption_before_the_exchange_leaves_nothing_to_compare() -> None:
+    measured = race(starter("fail=interrupt:head:9"), two_devices(), Kept())
+    assert measured.stopped == "interrupted"
+    assert {r.half for r in measured.rounds} == {1}
+    assert series.clock_series(measured.rounds, "step").base == ()
+    assert series.device_ratio(measured.rounds, "step") is None

@@ -166,6 +166,7 @@ def test_this_gpu_reads_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     assert targets.has_gpu()
     assert targets.get("this-gpu").memory_bytes == 150_108_897_280
     assert targets.this_gpu().l2_bytes == 62914560
+    assert driver.device_name(1) == "NVIDIA H200"
 
 
 @pytest.mark.parametrize("library", [None, FakeLibrary(devices=0)])

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from scipy.stats import ttest_1samp
@@ -294,3 +295,29 @@ def test_the_last_round_ends_the_measurement() -> None:
     ]
     assert seconds_spent(rounds) == 6.0
     assert seconds_spent([]) == 0.0
+
+
+# --- two devices -------------------------------------------------------------------------------
+
+
+def half_round(number: int, half: Literal[1, 2], base: float, head: float) -> Round:
+    return Round(number, half - 1, "step", "base", 0.0, Turn((base,)), Turn((head,)), half=half)
+
+
+def test_matching_rounds_of_both_halves_are_one() -> None:
+    """In the first half the head is on the device that takes 1.25 times as long."""
+    halves = [half_round(n, 1, 1.0 + n, 2.5 * (1.0 + n)) for n in range(3)]
+    halves += [half_round(3 + n, 2, 1.25 * (1.0 + n), 2.0 * (1.0 + n)) for n in range(2)]
+    found = series.step_series(halves)
+    assert found.numbers == (0, 1)
+    assert found.processes == (0, 0)
+    assert [math.exp(log) for log in found.logs] == pytest.approx([2.0, 2.0])
+    assert found.base == pytest.approx([1.25**0.5, 2 * 1.25**0.5])
+    assert series.device_ratio(halves, "step") == pytest.approx(1.25)
+
+
+def test_a_jump_of_the_clock_takes_both_halves_of_a_round() -> None:
+    halves = [half_round(n, 1, 1.0, 1.0 if n else -1.0) for n in range(2)]
+    halves += [half_round(2 + n, 2, 1.0, 1.0) for n in range(2)]
+    found = series.step_series(halves)
+    assert (found.numbers, found.dropped) == ((1,), 1)
