@@ -101,11 +101,12 @@ estimate: setup
 	$(BIN)/python bench/estimate.py measure build/estimate/measured.json.xz
 	$(BIN)/python bench/estimate.py report build/estimate/measured.json.xz
 
-# How often bisect-config names exactly the planted culprits, and the best set of a catalogue,
-# simulated; a minute.
+# How often bisect-config names exactly the planted culprits, and the best set of a catalogue, and
+# bisect-commits the planted commit, simulated; two minutes.
 search-simulation: setup
 	$(BIN)/python bench/search_simulation.py
 	$(BIN)/python bench/search_simulation_catalogue.py
+	$(BIN)/python bench/commit_search.py
 
 # What the gate has to catch and what it has to let pass: edits of a team's repository, each gated;
 # twenty minutes on 2 cores.

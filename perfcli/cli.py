@@ -47,6 +47,7 @@ COMMANDS = {
     },
     "Search options": {
         "bisect-config": "Find the smallest set of options to blame.",
+        "bisect-commits": "Find the commit that made it slower.",
         "sweep": "Compile many variants and put them side by side.",
         "tune": "Find the options that make a model fastest.",
         "knobs": "Search torch's options, or compare two releases.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from perfcli import units
@@ -23,8 +24,15 @@ FIRST = "compiling the first variants"
 class Watcher(LiveDisplay):
     """Is called before a question is answered, and with its answer; it is a context manager."""
 
-    def __init__(self, forge: Forge, metric: SearchMetric, notes: Notes) -> None:
+    def __init__(
+        self,
+        forge: Forge,
+        metric: SearchMetric,
+        notes: Notes,
+        name: Callable[[Any], str] = lambda value: f"value {value}",
+    ) -> None:
         self._forge = forge
+        self._name = name
         self._metric = metric
         self._notes = notes
         self._began = time.monotonic()
@@ -89,7 +97,7 @@ class Watcher(LiveDisplay):
         wanted = question.wanted
         step = f"{question.step}, " if question.step else ""
         if not isinstance(wanted, frozenset):
-            return f"{step}value {wanted}"
+            return f"{step}{self._name(wanted)}"
         if len(wanted) == 1:
             return step + self._named(next(iter(wanted)))
         return f"{step}{units.plural(len(wanted), 'change')}" if wanted else step.rstrip(", ")

@@ -17,6 +17,7 @@ KNOWN = (
     "perfcli.frames.groups:GROUPS",
     "perfcli.commands.runs:RUNS",
     "perfcli.history.view:POINTS",
+    "perfcli.bisect.versions.answer:VERSIONS",
 )
 """Each table as ``module:NAME``: it is declared in the room that its rows come from."""
 

@@ -90,3 +90,25 @@ class LogRatio:
         variance = error**2 + (self.size_error / 2) ** 2 + self.floor**2
         log_odds = self.size * (mean - self.size / 2) / variance
         return Evidence(log_odds, len(observations), mean, error)
+
+
+TRUSTED = 99.0
+"""The most that one measurement is believed, as odds: one in a hundred is wrong by more than its
+error says, because something else ran on the machine, or a process got another memory layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """Weighs log ratios as ``LogRatio`` does, but each by itself, and none beyond ``TRUSTED``: a
+    measurement that is wrong and sure of itself is outvoted, where in a mean it would pull all
+    others along (Huber, "A robust version of the probability ratio test", Annals of Mathematical
+    Statistics 36 (1965))."""
+
+    by: LogRatio
+
+    def weigh(self, observations: Sequence[Reading]) -> Evidence:
+        most = math.log(TRUSTED)
+        alone = (self.by.weigh([reading]).log_odds for reading in observations)
+        together = self.by.weigh(observations)
+        log_odds = sum(min(max(odds, -most), most) for odds in alone)
+        return Evidence(log_odds, len(observations), together.mean, together.standard_error)

@@ -101,7 +101,7 @@ def check_out(name: str, folder: Path) -> Iterator[Revision]:
     above = make_scratch(_KIND, str(root))
     place = above / root.name
     try:
-        _git(
+        ask_git(
             root,
             *("-c", f"core.hooksPath={os.devnull}"),  # no hook of the user's runs for this
             *("worktree", "add", "--detach", "--quiet", str(place), commit),
@@ -123,7 +123,9 @@ def sweep_worktrees() -> None:
 
 def find_commit(name: str, folder: Path) -> tuple[Path, str]:
     """Return the top of the repository around ``folder``, and the commit of a revision."""
-    root = Path(_git(folder, "rev-parse", "--show-toplevel", what=f"{folder} is in no repository"))
+    root = Path(
+        ask_git(folder, "rev-parse", "--show-toplevel", what=f"{folder} is in no repository")
+    )
     found = run_git(
         root, ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     )
@@ -164,7 +166,7 @@ def check_tracked(file: Path, name: str, root: Path, commit: str) -> None:
 def describe_commit(name: str, folder: Path) -> str:
     """Return what a revision of the repository around ``folder`` is: ``HEAD~1 is a1b2c3d4e5f6,
     2026-11-20, Fuse it``."""
-    shown = _git(
+    shown = ask_git(
         folder,
         *("show", "--no-patch", "--date=short", "--format=%h, %cd, %s"),
         *(f"--abbrev={COMMIT_DIGITS}", "--end-of-options", f"{name}^{{commit}}"),
@@ -178,7 +180,7 @@ def _fill_submodules(root: Path, commit: str, place: Path) -> None:
     them: of those that the user's own checkout has."""
     if not (place / ".gitmodules").is_file():
         return
-    listed = _git(root, "ls-tree", "-r", "-z", commit, what="can't list its files")
+    listed = ask_git(root, "ls-tree", "-r", "-z", commit, what="can't list its files")
     for entry in filter(None, listed.split("\0")):
         about, _, path = entry.partition("\t")
         mode, _, at = about.split(" ")
@@ -196,7 +198,8 @@ def _fill_submodules(root: Path, commit: str, place: Path) -> None:
         _fill_submodules(own, at, place / path)
 
 
-def _git(folder: Path, *arguments: str, what: str) -> str:
+def ask_git(folder: Path, *arguments: str, what: str) -> str:
+    """Return what git prints. Raises PerfcliError, which begins with ``what``, where it fails."""
     try:
         done = run_git(folder, arguments)
     except OSError as error:
@@ -216,6 +219,7 @@ def run_git(
         ["git", "-C", str(folder), *arguments],
         capture_output=True,
         text=text,
+        errors="replace" if text else None,  # names of authors in who knows which encoding
         stdin=subprocess.DEVNULL,
         env=clean,
         check=False,

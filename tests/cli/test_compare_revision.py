@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import handmade_record
 import pytest
+from repository import commit, git
 
 from perfcli.errors import PerfcliError
 from perfcli.fake.executor import FakeExecutor, FakeGenerator, fake_interpreter
@@ -20,20 +20,6 @@ from perfcli.worker.roles import Compiled
 from perfcli.workflow.request import Question, Side, make_jobs
 from perfcli.workflow.setting import MeasuringOptions, Setting
 from perfcli.workflow.worktrees import Worktrees
-
-
-def git(*arguments: str, folder: Path | str = ".") -> str:
-    own = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always"]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", "-C", str(folder), *own, *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=clean)
-    return done.stdout.strip()
-
-
-def commit(text: str, folder: Path | str = ".") -> str:
-    git("add", "--all", folder=folder)
-    git("commit", "--quiet", "--message", text, folder=folder)
-    return git("rev-parse", "HEAD", folder=folder)
 
 
 @pytest.fixture

@@ -1,0 +1,108 @@
+"""``perfcli bisect-commits`` finds the commit that made a model slower."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perfcli.commands import _arguments as args
+from perfcli.console import documents
+from perfcli.errors import PerfcliError
+
+
+def bisect_commits(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GOOD BAD SCENARIO",
+            help="Two revisions, or interpreters in their order; then what is compiled.",
+        ),
+    ],
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            "-m",
+            metavar="METRIC",
+            help="What to look at, as in bisect-config. [default: estimated-time, then "
+            "device-time where a GPU is; time on the CPU]",
+        ),
+    ] = None,
+    first_parent: Annotated[
+        bool,
+        typer.Option("--first-parent", help="Of what was merged, search the merges alone."),
+    ] = False,
+    option: args.Options = None,
+    python: args.Python = None,
+    param: args.Params = None,
+    input: args.Inputs = None,
+    preset: args.Preset = None,
+    target: args.Target = None,
+    device: args.Device = None,
+    dynamic: args.Dynamic = False,
+    max_runs: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Compile at most N versions.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Search for at most this long.")
+    ] = None,
+    measure_budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.1,
+            help="Measure a version for at most this long each time. [default: 20]",
+        ),
+    ] = None,
+    threads: args.Threads = None,
+    seed: args.Seed = None,
+    allow_env: args.AllowEnv = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="ID", help="Continue an earlier search.")
+    ] = None,
+    jobs: args.Jobs = None,
+    calibration: args.Calibration = None,
+    timeout: args.Timeout = None,
+    json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
+    quiet: args.Quiet = False,
+    fake: args.Fake = False,
+) -> int:
+    """Find the commit that made it slower.
+
+    Searches the commits between two revisions of your repository, or a list of interpreters with
+    other torch releases. Commits that generate the same code count once; what is measured is
+    measured against GOOD, in turns, as often as it takes. The commit is then compared with the one
+    before it.
+
+    Exit code: 0 found, 2 error, 3 not found or only a range, 4 --resume of another search.
+    """
+    from perfcli.bisect.versions.run import CommitOptions
+    from perfcli.bisect.versions.run import bisect_commits as search
+    from perfcli.console.notes import Notes
+    from perfcli.workflow.context import Context
+    from perfcli.workflow.request import Question
+    from perfcli.workflow.setting import MeasuringOptions
+
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
+    if len(words) < 3:
+        raise PerfcliError(
+            "the good version, the bad one and what is compiled are expected: perfcli "
+            f"bisect-commits main~40 main model.py:block; got {' '.join(words)}"
+        )
+    *versions, scenario = words
+    options = CommitOptions(
+        *(tuple(versions), tuple(option or ()), python, metric, first_parent),
+        *(max_runs, budget, resume),
+    )
+    question = Question(
+        *(scenario, tuple(param or ()), preset, target, device, dynamic), inputs=tuple(input or ())
+    )
+    timing = MeasuringOptions(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
+    args.use_calibration(calibration)
+    notes = Notes(quiet)
+    context = Context(notes, timeout=timeout, fake=fake, jobs=jobs, written=wanted.places)
+    return search(question, options, timing, context, wanted, quiet)
