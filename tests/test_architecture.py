@@ -34,7 +34,7 @@ LAYERS = (
     "handwritten",
     "worker",
     "fake interleave checks",
-    "console",
+    "cluster console",
     "importing",
     "workflow",
     "bisect calibrate gate history noise sweep workbench ci",

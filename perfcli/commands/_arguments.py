@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 
 import typer
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Clocks
+
+if TYPE_CHECKING:
+    from perfcli.cluster.connection import Cluster
+    from perfcli.worker.needs import Needs
 
 Params: TypeAlias = Annotated[
     list[str] | None,
@@ -141,6 +146,26 @@ Allow: TypeAlias = Annotated[
     ),
 ]
 
+Executor: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        metavar="local|ray",
+        help="Compile on this machine, or on a Ray cluster (extra ray).",
+    ),
+]
+Address: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Use this Ray cluster. [default: a local one]"),
+]
+Memory: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[SCENARIO=]SIZE",
+        help="What compiling needs: 4GiB. Machines with less are not asked. [default: 2GiB]",
+    ),
+]
+
 
 def split_places(typed: str | None) -> tuple[str | None, tuple[int, ...]]:
     """Return the device and its two numbers of ``cuda:0,cuda:1``, or what was typed and none.
@@ -173,3 +198,36 @@ def use_calibration(path: Path | None) -> None:
         from perfcli.predict.calibration import choose_calibration
 
         choose_calibration(path)
+
+
+def choose_cluster(executor: str, address: str | None) -> Cluster | None:
+    """Return where runs are compiled; None: on this machine. Raises PerfcliError."""
+    if executor not in ("local", "ray"):
+        raise PerfcliError(f"--executor is local or ray, not {executor!r}")
+    if executor == "local":
+        if address:
+            raise PerfcliError(f"--address {address} is of a Ray cluster: --executor ray")
+        return None
+    from perfcli.cluster.connection import Cluster
+
+    return Cluster(address or "")
+
+
+def read_needs(texts: Sequence[str]) -> Needs:
+    """Return the memory that compilations need, typed as ``4GiB`` or ``SCENARIO=64GiB``. Raises
+    PerfcliError."""
+    from perfcli.worker.needs import Needs
+
+    memory = {}
+    for text in texts:
+        scenario, _, size = text.rpartition("=")
+        found = _SIZE.fullmatch(size.strip())
+        if found is None:
+            raise PerfcliError(f"--memory is a size, 4GiB or SCENARIO=64GB, not {text!r}")
+        memory[scenario] = int(float(found["number"]) * _BYTES[found["unit"].upper()])
+    return Needs(memory)
+
+
+_BYTES = {"": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 1 << 20, "GIB": 1 << 30}
+_BYTES |= {"TIB": 1 << 40}
+_SIZE = re.compile(rf"(?P<number>\d+(\.\d+)?) ?(?P<unit>{'|'.join(_BYTES)})", re.IGNORECASE)

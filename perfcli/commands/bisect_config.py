@@ -88,6 +88,9 @@ def bisect_config(
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
+    executor: args.Executor = "local",
+    address: args.Address = None,
+    memory: args.Memory = None,
     json: args.Json = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
@@ -125,6 +128,13 @@ def bisect_config(
     )
     timing = MeasuringOptions(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
     args.use_calibration(calibration)
-    context = Context(Notes(quiet), timeout=timeout, fake=fake, jobs=jobs)
+    context = Context(
+        Notes(quiet),
+        timeout=timeout,
+        fake=fake,
+        jobs=jobs,
+        cluster=args.choose_cluster(executor, address),
+        needs=args.read_needs(memory or ()),
+    )
     shown = Shown(json, quiet, report)
     return run.bisect(question, options, timing, context, shown)

@@ -45,6 +45,9 @@ def reproduce(
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
+    executor: args.Executor = "local",
+    address: args.Address = None,
+    memory: args.Memory = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
     markdown: Annotated[
@@ -79,5 +82,9 @@ def reproduce(
         )
     args.use_calibration(calibration)
     how = Conditions(target, device, python, smoke, budget, not no_search, not no_time)
-    context = Context(Notes(quiet), fresh, timeout, fake, jobs)
+    context = Context(
+        *(Notes(quiet), fresh, timeout, fake, jobs),
+        cluster=args.choose_cluster(executor, address),
+        needs=args.read_needs(memory or ()),
+    )
     return carry_out(tuple(names or ()), how, context, Written(json, markdown, quiet))

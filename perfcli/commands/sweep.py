@@ -53,6 +53,9 @@ def sweep(
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
+    executor: args.Executor = "local",
+    address: args.Address = None,
+    memory: args.Memory = None,
     fresh: args.Fresh = False,
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Variants to list; 0: all.")] = 40,
     json: args.Json = None,
@@ -91,7 +94,12 @@ def sweep(
     )
     points = list_points(set_typed(*_sort_out(scenarios or [], typed)))
     args.use_calibration(calibration)
-    context = Context(Notes(quiet), fresh, timeout, fake, jobs, written=wanted.places)
+    context = Context(
+        *(Notes(quiet), fresh, timeout, fake, jobs),
+        written=wanted.places,
+        cluster=args.choose_cluster(executor, address),
+        needs=args.read_needs(memory or ()),
+    )
     swept = Sweep(run_sweep(points, context))
     try:
         output.write_document("sweep", {"variants": swept.variants}, json)

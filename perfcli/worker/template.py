@@ -75,7 +75,7 @@ def _join(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:
     return replace(facts, candidates=made.candidates, alternatives=made.alternatives)
 
 
-Place: TypeAlias = "tuple[str | None, tuple[tuple[str, str], ...]]"
+Place: TypeAlias = "tuple[str | None, tuple[tuple[str, str], ...], str]"
 
 MOST_TEMPLATES = 3
 """Interpreters and environments that are kept alive: each holds a torch in memory."""
@@ -206,7 +206,8 @@ class WarmWorker:
         self._channel: Channel | None = None
         try:
             environment = worker_environment(request, self._folder)
-            self._channel = Channel(request.variant.python, environment, self._folder)
+            python, current = request.variant.python, request.folder
+            self._channel = Channel(python, environment, self._folder, current=current)
             self._channel.doing = "importing torch"
             for _ in self.ask({"template": request}):
                 pass
@@ -239,7 +240,8 @@ class WarmWorker:
 
 def _place(request: CompileRequest) -> Place:
     """Return what decides, of all variants, in which process they can be compiled."""
-    return request.variant.python, tuple(sorted(request.variant.env.items()))
+    variant = request.variant
+    return variant.python, tuple(sorted(variant.env.items())), request.folder
 
 
 def _groups(

@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from perfcli.cluster.connection import Cluster
 from perfcli.console.notes import Notes
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
 from perfcli.model import StartPhase
+from perfcli.worker.needs import USUAL_NEEDS, Needs
 from perfcli.worker.roles import Executor, Generator
+
+if TYPE_CHECKING:
+    from perfcli.cluster.tasks import Terms
 
 FAKE = "PERFCLI_FAKE"
 
@@ -39,6 +45,11 @@ class Context:
     """Whether a stored run may start the programs that its file names."""
     written: Mapping[Path, str] = field(default_factory=dict)
     """The options that name files to write, by the place of each: none of these is to be read."""
+
+    cluster: Cluster | None = None
+    """Where runs are compiled, if not on this machine."""
+    needs: Needs = USUAL_NEEDS
+    """What a compilation takes of the machine that it is on."""
 
     began: float = field(default_factory=time.monotonic)
     phases: list[StartPhase] = field(default_factory=list, repr=False, compare=False)
@@ -67,16 +78,28 @@ class Context:
 
     def start_executor(self) -> Executor:
         """Return what compiles runs."""
+        if self.cluster is not None:
+            from perfcli.cluster.executor import ClusterExecutor
+
+            return ClusterExecutor(self._set_terms(self.cluster))
         if plan := self.fake_plan:
             from perfcli.fake.executor import FakeExecutor
 
             return FakeExecutor(plan)
         from perfcli.worker.process import ProcessExecutor
 
-        return ProcessExecutor(self.timeout)
+        return ProcessExecutor(self.timeout, self.needs)
 
     def start_generator(self) -> Generator:
         """Return what compiles many variants as far as a search needs them."""
+        here = self._start_generator_here()
+        if self.cluster is None:
+            return here
+        from perfcli.cluster.executor import ClusterGenerator
+
+        return ClusterGenerator(self._set_terms(self.cluster), here)
+
+    def _start_generator_here(self) -> Generator:
         if plan := self.fake_plan:
             from perfcli.fake.executor import FakeGenerator
 
@@ -84,6 +107,11 @@ class Context:
         from perfcli.worker.template import TemplateProcess
 
         return TemplateProcess(self.timeout)
+
+    def _set_terms(self, cluster: Cluster) -> Terms:
+        from perfcli.cluster.tasks import Terms
+
+        return Terms(cluster, self.needs, self.timeout, self.fake_plan, self.notes.warn)
 
     def choose_probe(self, device: str | None = None) -> Probe:
         """Return what asks interpreters. C++ kernels for the CPU need no triton."""

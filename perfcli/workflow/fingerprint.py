@@ -5,44 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import perfcli
 from perfcli.loading.references import find_file, split_revision
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
+from perfcli.machine.own_code import hash_code
 from perfcli.model import CompileRequest, Run
 from perfcli.predict.calibration import name_operators
-
-# Parts of perfcli that can't change what a run holds.
-_HARMLESS = (
-    "bisect",
-    "calibrate",
-    "ci",
-    "commands",
-    "console",
-    "diff",
-    "gate",
-    "interleave",
-    "measure",
-    "noise",
-    "reports",
-    "reproduce",
-    "rules",
-    "search",
-    "stats",
-    "storing",
-    "sweep",
-    "workbench",
-    "workflow",
-    "cli.py",
-    "diagnosis.py",
-    "units.py",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +69,7 @@ def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any
         "triton": interpreter.triton,
         "distributions": interpreter.distributions,
         "variables": environment.clean_environment(variables, {}),
-        "perfcli": _code_hash(),
+        "perfcli": hash_code(),
     }
 
 
@@ -138,22 +111,3 @@ def _hash_file(path: str) -> str:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return ""  # whoever needs the file says what is wrong with it
-
-
-def _code_hash() -> str:
-    """Return the SHA-256 of the files of perfcli that can change what a run holds."""
-    digest = hashlib.sha256(perfcli.__version__.encode())
-    for path in sorted(_code_files()):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _code_files() -> Iterator[Path]:
-    folders = [Path(perfcli.__file__).parent]
-    for package in ("perfcli.kernels", "perfcli.scenarios"):
-        folders += map(Path, import_module(package).__path__)
-    for folder in folders:
-        for path in folder.rglob("*"):
-            inside = path.relative_to(folder).parts
-            if path.suffix in (".py", ".cpp") and inside[0] not in _HARMLESS:
-                yield path

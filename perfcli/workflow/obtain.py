@@ -244,13 +244,15 @@ def _compile(
 
 def _name_requests(requests: Sequence[CompileRequest]) -> list[str]:
     """Return what tells requests apart in what is said of their progress."""
-    names = [request.variant.name for request in requests]
-    scenarios = [request.scenario for request in requests]
-    if len(set(scenarios)) == 1:
-        return names
-    if len(set(names)) == 1:
-        return scenarios
-    return [f"{scenario} {name}" for scenario, name in zip(scenarios, names, strict=True)]
+    ways: tuple[Callable[[CompileRequest], str], ...] = (
+        lambda each: each.scenario,
+        lambda each: " ".join(f"{name}={value}" for name, value in each.params.items()),
+        lambda each: each.target.name if each.target else each.device,
+        lambda each: each.variant.name,
+    )
+    parts = [[way(each) for each in requests] for way in ways]
+    differing = [part for part in parts if len(set(part)) > 1] or [parts[-1]]
+    return [" ".join(filter(None, words)) for words in zip(*differing, strict=True)]
 
 
 def keep_run(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:

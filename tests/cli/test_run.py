@@ -18,7 +18,7 @@ import perfcli as package
 from perfcli import cli, commands
 from perfcli.commands import compare
 from perfcli.console.notes import Notes, Reporter
-from perfcli.machine import environment
+from perfcli.machine import environment, own_code
 from perfcli.machine.environment import hash_value
 from perfcli.model import Bundle
 from perfcli.predict.step import estimate_step
@@ -316,7 +316,7 @@ def test_what_decides_a_run_is_in_its_fingerprint(monkeypatch: pytest.MonkeyPatc
         fingerprint(device="cpu"),
         fingerprint(dynamic=True),
     }
-    monkeypatch.setattr(_fingerprint, "_code_hash", lambda: "other code")
+    monkeypatch.setattr(_fingerprint, "hash_code", lambda: "other code")
     others.add(fingerprint())
     assert len(others) == 8
 
@@ -359,7 +359,7 @@ def test_a_target_is_in_the_fingerprint_with_all_of_its_data() -> None:
 
 
 def test_the_code_hash_reads_the_code() -> None:
-    files = {path.name for path in _fingerprint._code_files()}
+    files = {path.name for path in own_code.list_code()}
     assert {"kernel.py", "capture.py", "gqa_transformer.py", "shim.cpp"} <= files
     assert not {"cli.py", "terminal.py", Path(compare.__file__).name} & files
 

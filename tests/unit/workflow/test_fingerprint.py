@@ -11,16 +11,17 @@ import pytest
 import perfcli
 from perfcli.machine import targets
 from perfcli.machine.environment import Interpreter
+from perfcli.machine.own_code import list_code
 from perfcli.model import CompileRequest, Variant
 from perfcli.predict.calibration import encode_calibration, shipped
 from perfcli.predict.calibration_files import VARIABLE
-from perfcli.workflow.fingerprint import _code_files, make_job
+from perfcli.workflow.fingerprint import make_job
 
 ROOM = Path(perfcli.__file__).parent
 
 
 def test_what_a_worker_reads_decides_and_what_only_reports_does_not() -> None:
-    found = set(_code_files())
+    found = set(list_code())
     assert ROOM / "predict" / "operators.py" in found
     assert ROOM / "predict" / "padding.py" in found
     assert ROOM / "data" / "calibrations" / "h200.json" not in found  # estimates are made later

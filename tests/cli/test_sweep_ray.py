@@ -1,0 +1,108 @@
+"""perfcli sweep on a real Ray cluster of two nodes, one of which has another torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Perfcli
+
+from perfcli.storing import store
+
+ray = pytest.importorskip("ray", reason="needs the extra ray")
+ON_RAY = ("sweep", "softmax", "rmsnorm", "-p", "columns=1024,2048", "--executor", "ray")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A cluster whose second node finds torch 9.9.9 first."""
+    from ray.cluster_utils import Cluster
+
+    other = tmp_path_factory.mktemp("other")
+    (other / "torch").mkdir()
+    (other / "torch" / "__init__.py").touch()
+    (other / "torch" / "version.py").write_text('__version__ = "9.9.9"\n')
+    patched = pytest.MonkeyPatch()
+    patched.setenv("PYTHONPATH", str(ROOT))
+    head = {"num_cpus": 1, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    patched.setenv("PYTHONPATH", f"{other}:{ROOT}")
+    cluster.add_node(num_cpus=1)
+    patched.undo()
+    cluster.wait_for_nodes()
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def test_both_nodes_take_part_and_nothing_is_there_twice(perfcli: Perfcli, nodes: Any) -> None:
+    result = perfcli(*ON_RAY, "--address", nodes.address, "--json", "sweep.json")
+    assert (result.code, result.out.splitlines()[0]) == (0, "4 variants: 4 compiled")
+    local = perfcli(*ON_RAY[:-2], "-q")
+    assert local.out == "4 variants: 4 stored before\n".replace("4 stored", "0 compiled, 4 stored")
+    rows = json.loads(Path("sweep.json").read_text())["variants"]
+    assert sorted(row["run"] for row in rows) == sorted(each.header.id for each in store.runs())
+
+
+def test_what_no_machine_has_the_memory_for_is_named_and_the_others_go_on(
+    perfcli: Perfcli, nodes: Any
+) -> None:
+    typed = ("--address", nodes.address, "--memory", "rmsnorm=100TB")
+    result = perfcli(*ON_RAY, *typed)
+    assert (result.code, result.out.splitlines()[0]) == (3, "4 variants: 2 compiled, 2 failed")
+    said = " ".join(result.out.split())
+    assert "rmsnorm needs 100 TB of memory, and the largest machine of the cluster, " in said
+
+
+@pytest.mark.torch
+def test_a_machine_with_another_torch_is_named_and_not_used(
+    perfcli: Perfcli, nodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two requests for two cores the second node is asked, too."""
+    monkeypatch.setenv("PERFCLI_FAKE", "0")
+    Path("model.py").write_text(
+        "import torch\nimport helper\n"
+        "def block(n=128):\n    return lambda x: helper.act(x), (torch.randn(8, n),)\n"
+    )
+    Path("helper.py").write_text("def act(x):\n    return x.sin().sum(-1)\n")
+    typed = ("sweep", "model.py:block", "-p", "n=64,128", "--executor", "ray")
+    result = perfcli(*typed, "--address", nodes.address)
+    assert (result.code, result.out.splitlines()[0]) == (0, "2 variants: 2 compiled")
+    assert "of the cluster is not used: torch 9.9.9 instead of 2." in result.err
+    for stored in store.runs():
+        run = store.read(stored.path)
+        here = {str(Path.cwd() / name) for name in ("model.py", "helper.py")}
+        assert set(run.sources) == here
+        assert run.scenario == "model.py:block"
+
+
+def test_a_search_generates_its_variants_there(perfcli: Perfcli, nodes: Any) -> None:
+    typed = ("bisect-config", "softmax", "--metric", "kernels", "--bad", "max_autotune=true")
+    here = perfcli(*typed)
+    there = perfcli(*typed, "--executor", "ray", "--address", nodes.address)
+    last = "the search, to be resumed, by its id"
+    assert there.code == here.code, last
+    assert there.out.splitlines()[:-1] == here.out.splitlines()[:-1], last
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (("--executor", "ray", "--address", "127.0.0.1:1"), "no Ray cluster at 127.0.0.1:1"),
+        (("--executor", "ray", "--address", "here"), "--address is HOST:PORT"),
+        (("--executor", "slurm"), "--executor is local or ray, not 'slurm'"),
+        (("--address", "127.0.0.1:1"), "is of a Ray cluster: --executor ray"),
+        (("--memory", "much"), "--memory is a size"),
+    ],
+)
+def test_what_is_typed_wrong_is_one_line(
+    perfcli: Perfcli, typed: tuple[str, ...], says: str
+) -> None:
+    if ray.is_initialized():
+        ray.shutdown()
+    result = perfcli("sweep", "softmax", *typed)
+    assert (result.code, says in result.complaint) == (2, True)
