@@ -25,14 +25,14 @@ Variants, by how often a row is read:
                  begin: a row of 50257 halves starts at any multiple of 2 bytes, and a compiler that
                  does not know better loads such rows 2 bytes at a time
     cached       once: the row, or several short ones, stay in registers
-    tiled        once: the same of one row of any width, in tiles of which the last is masked
+    tiled        once: the same of rows of any width, in tiles of which the last is masked
     cooperative  once: each of a row's blocks keeps a part in registers, and they tell one another
-                 the statistics
+                 the statistics; of cross-entropy, the last to tell adds them up
     streamed     once: the same, by blocks that load their next part while they wait for the others
     split        twice, by many blocks: partial (maximum, sum) per chunk, combined in a fixed order
 
 Rows of −∞ give NaN, as in torch. Nothing is added with atomics: the same inputs give the same bits.
-The kernels are in ``looped``, ``cached``, ``tiles``, ``shared``, ``split`` and ``backward``;
+The kernels are in ``looped``, ``cached``, ``tiled``, ``shared``, ``split`` and ``backward``;
 ``plan`` says which one is taken, and with how many warps.
 """
 
@@ -50,7 +50,7 @@ _SUMMARIES = {
     "three-pass": "three masked passes over a row: maximum, sum, result",
     "online": "two passes: maximum and sum together, then the result",
     "cached": "one pass: the row, or several short ones, stay in registers",
-    "tiled": "one pass: a row of any width stays in registers, tile by tile",
+    "tiled": "one pass: rows of any width stay in registers, tile by tile",
     "cooperative": "one pass: a row in the registers of several blocks, which share statistics",
     "streamed": "one pass: the same, with the next part's loads under way while a block waits",
     "split": "two passes by many blocks per row, partial results combined in order",

@@ -72,7 +72,7 @@ def _row_sum(
             sums += tl.sum(_summand(y_tile, dy_tile, LOG), axis=1)
     total = tl.sum(sums, axis=0)
     if EDGE:
-        column, there = _edge_columns(head, columns, VECTOR)
+        column, there = _edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
         y_edge = tl.load(y + column, mask=there, other=0.0)
         dy_edge = tl.load(dy + column, mask=there, other=0.0)
         total += tl.sum(_summand(y_edge, dy_edge, LOG), axis=0)
@@ -106,7 +106,7 @@ def _write_gradient(
     full = vectors // LANES
     offsets = _tile_offsets(LANES, VECTOR)
     if EDGE:
-        column, there = _edge_columns(head, columns, VECTOR)
+        column, there = _edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
         y_edge = tl.load(y + column, mask=there, other=0.0)
         dy_edge = tl.load(dy + column, mask=there, other=0.0)
         tl.store(dx + column, gradient(y_edge, dy_edge, total, LOG), mask=there)

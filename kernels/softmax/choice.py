@@ -30,11 +30,11 @@ class Choice:
     tile: int
     """Elements of one load by the whole block; cached: the padded row times the rows of a block."""
     rows: int = 1
-    """Rows of a block of the cached variant."""
+    """Rows of a block of the cached and tiled variants."""
     chunk: int = 0
     """What a block of the split variant reads of a row."""
     tiles: int = 1
-    """Tiles of a row of the tiled variant."""
+    """Tiles of a row, or of a part of it, of the tiled variant."""
     assembly: bool = True
     """Instructions of NVIDIA's may be used."""
     stages: int = 1
@@ -169,14 +169,24 @@ def _walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 def kept_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Return the constants of a row, or a part of it, that is kept in tiles (see tiles)."""
     walk = _walk_constants(problem, choice)
-    peel = walk["PEEL"]
     return {
         **{name: walk[name] for name in ("LANES", "VECTOR", "ITEM", "ALIGNED", "PEEL", "EDGE")},
-        "TAIL": bool(peel) or problem.columns % (choice.chunk or choice.tile * choice.tiles) != 0,
+        "FULL": _full_tiles(problem, choice, bool(walk["PEEL"])),
         "ASSEMBLY": choice.assembly,
         "KEEP": choice.keep,
         "DROP": choice.drop,
     }
+
+
+def _full_tiles(problem: Problem, choice: Choice, peel: bool) -> int:
+    """Return how many tiles of every row, or of every part, are full."""
+    tile = choice.tile // choice.rows
+    if choice.chunk:
+        return 0 if peel or problem.columns % choice.chunk else choice.chunk // tile
+    if problem.rows % choice.rows:
+        return 0
+    beyond = vector(problem) - 1 if peel else 0
+    return max(0, problem.columns - beyond) // vector(problem) * vector(problem) // tile
 
 
 PARTS_PER_BLOCK = 1024

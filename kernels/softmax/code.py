@@ -14,7 +14,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
 from .. import _launching
-from . import backward, cached, looped, shared, split, tiles
+from . import backward, cached, looped, shared, split, tiled
 from .choice import BACKWARD, LOSS, LOSS_GRADIENT, TELLING, VECTOR_BYTES, _padded_count
 
 IGNORED = -100
@@ -166,7 +166,7 @@ _EAGER: Mapping[str, Callable[[Tensors], dict[str, Tensor]]] = {
 
 __all__ = ["eager", "function", "inputs", "reference", "run"]
 
-_FILES = (looped, cached, tiles, shared, split, backward)
+_FILES = (looped, cached, tiled, shared, split, backward)
 
 
 def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Tensor]:
@@ -247,7 +247,8 @@ def _workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str,
     chunks = -(-problem.columns // int(str(main.constants["CHUNK"])))
     if plan.variant in TELLING:
         items = problem.rows * chunks
-        words = like.new_zeros(items, dtype=torch.int64)
+        counters = problem.rows if problem.operation == LOSS else 0
+        words = like.new_zeros(items + counters, dtype=torch.int64)
         return {"items": items, "chunks": chunks, "words_ptr": words}
     names = ("sums_ptr",) if problem.operation in BACKWARD else ("peaks_ptr", "totals_ptr")
     room = statistics(like, len(names), problem.rows * (chunks + 1))

@@ -130,20 +130,53 @@ def _logarithm(problem: Problem) -> dict[str, Scalar]:
 
 
 def tiled(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
-    constants: dict[str, Scalar] = {**kept_constants(problem, choice), "TILES": choice.tiles}
+    if problem.operation == LOSS_GRADIENT:
+        return _tiled_loss_backward(problem, choice)
+    constants: dict[str, Scalar] = {**kept_constants(problem, choice), **_tiles(choice)}
+    blocks = -(-problem.rows // choice.rows)
     if problem.operation == LOSS:
-        del constants["ASSEMBLY"], constants["DROP"]
-        arguments = _forward_arguments(problem, rows=False)
-        return (launch(problem, choice, "tiled_loss", (problem.rows, 1, 1), arguments, constants),)
+        del constants["DROP"]
+        arguments = _forward_arguments(problem, rows=True)
+        return (launch(problem, choice, "tiled_loss", (blocks, 1, 1), arguments, constants),)
     first, sizes = _kept(problem, choice)
-    name = "tiled_backward" if problem.operation in BACKWARD else "tiled_forward"
+    arguments = {**first, "rows": "i32", **sizes}
     constants |= _logarithm(problem)
-    return (launch(problem, choice, name, (problem.rows, 1, 1), first | sizes, constants),)
+    if problem.operation in BACKWARD:
+        return (launch(problem, choice, "tiled_backward", (blocks, 1, 1), arguments, constants),)
+    constants |= {"PERSISTENT": choice.programs > 0, "STAGES": choice.stages}
+    grid = (min(choice.programs, blocks) or blocks, 1, 1)
+    return (launch(problem, choice, "tiled_forward", grid, arguments, constants),)
+
+
+def _tiles(choice: Choice) -> dict[str, Scalar]:
+    return {"TILES": choice.tiles, "ROWS": choice.rows}
+
+
+def _tiled_loss_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    chunks = _chunks_of(problem, choice)
+    constants = {**kept_constants(problem, choice), **_tiles(choice), "CHUNKS": chunks}
+    arguments = _loss_gradient_arguments(problem, rows=True)
+    grid = (-(-problem.rows // choice.rows) * chunks, 1, 1)
+    return (launch(problem, choice, "tiled_loss_backward", grid, arguments, constants),)
+
+
+def loss_in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    """Plan blocks that read a part of a row each, of which the last one adds up."""
+    chunks = _chunks_of(problem, choice)
+    outputs = {"target_ptr": "*i64", "loss_ptr": "*fp32", "lse_ptr": "*fp32", "words_ptr": "*i64"}
+    sizes = dict.fromkeys(("items", "chunks", "columns", "x_stride", "ignored"), "i32")
+    constants = {**kept_constants(problem, choice), "PARTS": parts(chunks), "CHUNK": choice.chunk}
+    del constants["DROP"]
+    arguments = {"x_ptr": pointer(problem), **outputs, **sizes}
+    grid = (problem.rows * chunks, 1, 1)
+    return (launch(problem, choice, "parts_loss", grid, arguments, constants),)
 
 
 def in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     """Plan blocks that keep a part of a row each: one part per block, or a grid of ``programs``
     that go from part to part."""
+    if problem.operation == LOSS:
+        return loss_in_parts(problem, choice)
     chunks = _chunks_of(problem, choice)
     items = problem.rows * chunks
     first, sizes = _kept(problem, choice)
@@ -206,17 +239,18 @@ def online_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...
     return (launch(problem, choice, "online_backward", grid, arguments, constants),)
 
 
+def _loss_gradient_arguments(problem: Problem, rows: bool) -> dict[str, str]:
+    element = pointer(problem)
+    saved = {"x_ptr": element, "target_ptr": "*i64", "lse_ptr": "*fp32", "dloss_ptr": "*fp32"}
+    sizes: tuple[str, ...] = ("rows",) if rows else ()
+    sizes += ("columns", "saved_stride", "dx_stride", "ignored")
+    return {**saved, "dx_ptr": element, **dict.fromkeys(sizes, "i32")}
+
+
 def _loss_gradient(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     """Plan the gradient of cross-entropy, which is no reduction: rows are cut into chunks, or
     (online, peeled) taken whole."""
-    arguments = {
-        "x_ptr": pointer(problem),
-        "target_ptr": "*i64",
-        "lse_ptr": "*fp32",
-        "dloss_ptr": "*fp32",
-        "dx_ptr": pointer(problem),
-        **dict.fromkeys(("columns", "saved_stride", "dx_stride", "ignored"), "i32"),
-    }
+    arguments = _loss_gradient_arguments(problem, rows=False)
     chunk = choice.chunk or 1 << (problem.columns - 1).bit_length()
     constants = {**_walk_constants(problem, choice), "CHUNK": chunk, "DROP": choice.drop}
     grid = (problem.rows, _chunks_of(problem, choice), 1)

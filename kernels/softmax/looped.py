@@ -28,24 +28,20 @@ def _row_at(pointer, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
 
 
 @triton.jit
-def _write_loss(
-    row,
-    target,
-    loss_ptr,
-    lse_ptr,
-    peak,
-    total,
-    columns,
-    ignored,
-):
-    """Write the cross-entropy of this program's row: ``log(sum(exp(x))) − x[target]``; 0 where the
-    target is ``ignored``, NaN where it is no column."""
-    index = tl.program_id(0)
+def load_logit(row, target, columns):
+    """Return the target's logit, NaN where it is no column. Loaded before the row is reduced, it
+    comes meanwhile."""
     there = (target >= 0) & (target < columns)
-    logit = tl.load(row + target, mask=there, other=float("nan")).to(tl.float32)
+    return tl.load(row + target, mask=there, other=float("nan")).to(tl.float32)
+
+
+@triton.jit
+def write_loss(index, exists, logit, target, loss_ptr, lse_ptr, peak, total, ignored):
+    """Write a row's cross-entropy: ``log(sum(exp(x))) − x[target]``; 0 where the target is
+    ``ignored``."""
     loss = (peak - logit) + tl.log(total)
-    tl.store(loss_ptr + index, tl.where(target == ignored, 0.0, loss))
-    tl.store(lse_ptr + index, peak + tl.log(total))
+    tl.store(loss_ptr + index, tl.where(target == ignored, 0.0, loss), mask=exists)
+    tl.store(lse_ptr + index, peak + tl.log(total), mask=exists)
 
 
 @triton.jit
@@ -102,10 +98,11 @@ def online_loss(
 ):
     x = _row_at(x_ptr, x_stride, VECTOR, ALIGNED)
     target = tl.load(target_ptr + tl.program_id(0))
+    logit = load_logit(x, target, columns)
     peak, total = _row_statistics(
         x, columns, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, DROP
     )
-    _write_loss(x, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
+    write_loss(tl.program_id(0), True, logit, target, loss_ptr, lse_ptr, peak, total, ignored)
 
 
 @triton.jit
@@ -164,5 +161,6 @@ def three_pass_loss(
 ):
     row = _row_at(x_ptr, x_stride, 1, False)
     target = tl.load(target_ptr + tl.program_id(0))
+    logit = load_logit(row, target, columns)
     peak, total = _two_pass_statistics(row, columns, TILE)
-    _write_loss(row, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
+    write_loss(tl.program_id(0), True, logit, target, loss_ptr, lse_ptr, peak, total, ignored)

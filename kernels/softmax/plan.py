@@ -36,16 +36,23 @@ LATENCY = 0.8e-6
 OVERLAP = 2
 """As many bytes as the memory delivers in that time are under way twice: a block that reduces or
 writes loads nothing."""
-FREE_REGISTERS, EDGE_REGISTERS, VECTOR_REGISTERS = 40, 16, 5.5
-"""Registers of a thread apart from what it keeps, for the edges of rows, and for each vector that
-it keeps; with fewer, launches spill (Triton 3.7.1, sm_90)."""
+FREE_REGISTERS, VECTOR_REGISTERS = 40, 5
+"""Registers of a thread apart from what it keeps, and for each vector that it keeps; with fewer,
+launches spill (Triton 3.6, sm_90)."""
 RESIDENT = 3
 """Blocks per multiprocessor from which more of them help no more: while one writes, two load."""
-MOST_VECTORS, MOST_BESIDE_EDGES = 16, 12
-"""The most vectors that a thread keeps, of all inputs; the latter where rows have edges, too."""
+MOST_VECTORS = 16
+"""The most vectors that a thread keeps, of all inputs."""
+SHORTEST = 512
+"""Row bytes below which a warp would have no vector for each lane: blocks take padded rows."""
 SHORT = 2 * KIB
-"""Padded row bytes up to which blocks take several rows: of shorter blocks, a multiprocessor holds
-too few."""
+"""Padded row bytes up to which blocks of padded rows take several: of shorter blocks, a
+multiprocessor holds too few."""
+SHARING_THREADS = 128
+"""Threads up to which rows share a block: a multiprocessor holds too few shorter blocks, and starts
+them too slowly."""
+LOSS_TILES, LOSS_THREADS = 4, 128
+"""Vectors and threads of a part of the gradient of cross-entropy."""
 PADDING = 17 / 16
 """The longest a padded row may be that is one tile of a power of two, relative to the row."""
 L2_SHARE = {1: 0.28, 2: 0.56}
@@ -89,7 +96,7 @@ def _cached(problem: Problem, target: Target) -> Choice:
     row = _padded_bytes(problem)
     tile = row if row > SHORT else max(SHORT, 2 * row) * inputs_of(problem)
     found = _lanes(problem, target) if row > SHORT else None
-    threads = found[0] if found else _threads(target, tile, 2 // inputs_of(problem))
+    threads = found or _threads(target, tile, 2 // inputs_of(problem))
     vectors = tile // VECTOR_BYTES // threads * inputs_of(problem)
     recompute = "no"
     if vectors > MOST_VECTORS // 2 and problem.dtype != "float32":
@@ -109,43 +116,52 @@ def _under_way(target: Target) -> float:
     return OVERLAP * LATENCY * target.bandwidth / target.sm_count
 
 
-def _lanes(problem: Problem, target: Target) -> tuple[int, int, int] | None:
-    """Return threads of a block that keeps a row, its tiles, and registers of a thread; None where
-    there is room for less than two such blocks on a multiprocessor. Of the blocks that have enough
-    bytes under way, and of which enough are there, it is the one whose tiles are the fullest, of
-    those the one with the most threads."""
+def keep_rows(
+    problem: Problem, target: Target, threads: int, programs: int = 0, stages: int = 1
+) -> Choice:
+    """Return rows that so many threads keep, several in a block where they are few."""
+    rows = max(1, SHARING_THREADS // threads)
+    tiles = max(1, -(-row_bytes(problem) // (VECTOR_BYTES * threads)))
+    blocks = programs // target.sm_count or _blocks(problem, target, threads * rows, tiles)
+    return Choice(
+        "tiled",
+        _warps(target, threads * rows),
+        threads * rows * vector(problem),
+        rows=rows,
+        tiles=tiles,
+        programs=programs,
+        stages=stages,
+        maxnreg=_share(target, max(1, blocks) * threads * rows)
+        if target.vendor == "nvidia"
+        else None,
+        assembly=target.vendor == "nvidia",
+        why=f"a row in {tiles} vectors of each of {threads} threads",
+    )
+
+
+def _lanes(problem: Problem, target: Target) -> int | None:
+    """Return threads that keep a row; None where there is room for less than two such rows on a
+    multiprocessor. Of those that have enough bytes under way, and of which enough are there, it is
+    the number whose tiles are the fullest, of those the greatest."""
     inputs = inputs_of(problem)
     vectors = max(1, -(-row_bytes(problem) // VECTOR_BYTES))
     found = []
     for threads in (32, 64, 128, 256, 512, 1024):
         tiles = -(-vectors // threads)
-        blocks = _blocks(problem, target, threads, tiles * inputs)
-        if (
-            tiles * inputs > _most_vectors(problem)
-            or blocks < 2
-            or threads > target.max_threads_per_block
-        ):
+        blocks = _blocks(problem, target, threads, tiles)
+        if tiles * inputs > MOST_VECTORS or blocks < 2 or threads > target.max_threads_per_block:
             continue
         enough = min(blocks * vectors * VECTOR_BYTES * inputs / _under_way(target), 1.0)
         rank = enough, min(blocks, RESIDENT), round(8 * vectors / (tiles * threads)), threads
-        found.append((rank, threads, tiles, _share(target, blocks * threads)))
-    return max(found)[1:] if found else None
+        found.append((rank, threads))
+    return max(found)[1] if found else None
 
 
-def _blocks(problem: Problem, target: Target, threads: int, vectors: int) -> int:
-    """Return blocks per multiprocessor whose threads keep so many vectors."""
-    registers = FREE_REGISTERS + VECTOR_REGISTERS * vectors
-    registers += 0 if _has_whole_vectors(problem) else EDGE_REGISTERS
+def _blocks(problem: Problem, target: Target, threads: int, tiles: int) -> int:
+    """Return blocks per multiprocessor whose threads keep so many vectors of each input."""
+    registers = FREE_REGISTERS + VECTOR_REGISTERS * tiles * inputs_of(problem)
     by_registers = int(target.registers_per_sm // (threads * registers))
     return min(by_registers, target.max_threads_per_sm // threads, target.max_blocks_per_sm)
-
-
-def _has_whole_vectors(problem: Problem) -> bool:
-    return is_aligned(problem) and problem.columns % vector(problem) == 0
-
-
-def _most_vectors(problem: Problem) -> int:
-    return MOST_VECTORS if _has_whole_vectors(problem) else MOST_BESIDE_EDGES
 
 
 def _share(target: Target, threads: int) -> int:
@@ -154,21 +170,33 @@ def _share(target: Target, threads: int) -> int:
 
 
 def _tiled(problem: Problem, target: Target) -> Choice:
-    found = _lanes(problem, target)
-    if found is None:
+    if problem.operation == LOSS_GRADIENT:
+        return keep_parts(problem, target, LOSS_THREADS, LOSS_TILES)
+    threads = _lanes(problem, target)
+    if threads is None:
         raise PerfcliError(
             f"tiled keeps a row in one block, {problem.columns} {problem.dtype} are too many: use "
             "online, or streamed"
         )
-    threads, tiles, registers = found
+    return keep_rows(problem, target, threads)
+
+
+def keep_parts(problem: Problem, target: Target, threads: int, most: int) -> Choice:
+    """Return parts of rows, of at most so many vectors of each thread, or whole rows if those of
+    one warp are enough."""
+    vectors = max(1, -(-row_bytes(problem) // VECTOR_BYTES))
+    if vectors <= target.warp_size * most:
+        return keep_rows(problem, target, target.warp_size)
+    parts = -(-vectors // (threads * most))
+    tiles = -(-vectors // (threads * parts))
     return Choice(
         "tiled",
         _warps(target, threads),
         threads * vector(problem),
+        chunk=threads * vector(problem) * tiles,
         tiles=tiles,
-        maxnreg=registers if target.vendor == "nvidia" else None,
         assembly=target.vendor == "nvidia",
-        why=f"a row in {tiles} vectors of each thread of one block",
+        why=f"{parts} parts of a row, {tiles} vectors of each thread",
     )
 
 
@@ -219,7 +247,7 @@ def _shared(problem: Problem, target: Target, variant: str) -> Choice:
     threads = STREAM_WARPS * 32
     streamed, programs = variant == "streamed", STREAM_BLOCKS * target.sm_count
     tiles_of_row = max(1, -(-row_bytes(problem) // (VECTOR_BYTES * threads)))
-    most = _most_vectors(problem) // inputs_of(problem)
+    most = MOST_VECTORS // inputs_of(problem)
 
     def steps(tiles: int) -> float:
         parts = -(-tiles_of_row // tiles)
@@ -227,7 +255,10 @@ def _shared(problem: Problem, target: Target, variant: str) -> Choice:
             return float("inf")
         return -(-problem.rows * parts // programs) * (tiles + STEP_TILES)
 
-    tiles = min(range(most, 0, -1), key=steps)
+    if problem.operation == LOSS:  # nobody waits: as few parts as can be
+        tiles = -(-tiles_of_row // -(-tiles_of_row // most))
+    else:
+        tiles = min(range(most, 0, -1), key=steps)
     return Choice(
         variant,
         _warps(target, threads),
@@ -263,40 +294,35 @@ _CHOICES = {
 
 def fastest(problem: Problem, target: Target) -> str:
     """Return the variant for a problem of this shape."""
-    if problem.operation == LOSS_GRADIENT:  # no reduction: as many blocks as there can be
-        return "split"
-    if _padded_bytes(problem) <= SHORT:
+    if problem.operation == LOSS_GRADIENT:
+        return "tiled" if is_congruent(problem) else "split"
+    if row_bytes(problem) < SHORTEST:
         return "cached"
-    if problem.operation == LOSS:
-        return _fastest_loss(problem, target)
+    if not is_congruent(problem):
+        return "online"
     row, inputs = row_bytes(problem), inputs_of(problem)
     shareable = not _not_shared(problem)
-    if row >= SPLIT_FROM and problem.rows <= target.sm_count // 2:
+    few = row >= SPLIT_FROM and problem.rows <= target.sm_count // 2
+    if problem.operation == LOSS:
+        if few or _lanes(problem, target) is None:
+            return "cooperative" if shareable else "split"
+        return "tiled"
+    if few:
         many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
         return "cooperative" if many_bytes and shareable else "split"
     again = inputs * row * target.sm_count <= L2_SHARE[inputs] * target.l2_bytes
-    if not is_congruent(problem) or (is_aligned(problem) and inputs * row > SPLIT_FROM and again):
+    if is_aligned(problem) and inputs * row > SPLIT_FROM * inputs and again:
         return "online"
     if _lanes(problem, target) is not None:
-        whole = is_aligned(problem) and _padded_bytes(problem) <= PADDING * row
-        return "cached" if whole else "tiled"
+        return "tiled"
     if shareable:
         return "cooperative" if _not_streamed(problem, target) else "streamed"
     return "online" if is_aligned(problem) else "peeled"
 
 
-def _fastest_loss(problem: Problem, target: Target) -> str:
-    row = row_bytes(problem)
-    if row >= SPLIT_FROM and problem.rows < LOSS_WAVES * target.sm_count:
-        return "split"
-    if is_congruent(problem) and row < SPLIT_FROM and _lanes(problem, target) is not None:
-        return "tiled"
-    return "peeled" if is_congruent(problem) and not is_aligned(problem) else "online"
-
-
 def _part_bytes(problem: Problem) -> int:
     """Return the most bytes of a row, of one input, that a block keeps as a part."""
-    return STREAM_WARPS * 32 * VECTOR_BYTES * (_most_vectors(problem) // inputs_of(problem))
+    return STREAM_WARPS * 32 * VECTOR_BYTES * (MOST_VECTORS // inputs_of(problem))
 
 
 def _not_shared(problem: Problem) -> str:
@@ -357,8 +383,8 @@ VARIANT_OPERATIONS = {
     "three-pass": ("softmax", "log-softmax", "cross-entropy"),
     "online": ALL,
     "cached": tuple(name for name in ALL if name != LOSS_GRADIENT),
-    "tiled": tuple(name for name in ALL if name != LOSS_GRADIENT),
-    "cooperative": tuple(name for name in ALL if not name.startswith(LOSS)),
+    "tiled": ALL,
+    "cooperative": tuple(name for name in ALL if name != LOSS_GRADIENT),
     "streamed": tuple(name for name in ALL if not name.startswith(LOSS)),
     "split": ALL,
     "peeled": ALL,
@@ -386,7 +412,10 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     if problem.rows == 0 or problem.columns == 0:
         return LaunchPlan(variant or "cached", (), "nothing to compute")
     wanted, instead_of = possible(problem, target, variant or fastest(problem, target))
-    choice = choose(problem, target, wanted)
+    return plan_of(problem, choose(problem, target, wanted), instead_of)
+
+
+def plan_of(problem: Problem, choice: Choice, instead_of: str = "") -> LaunchPlan:
     table = BACKWARD_LAUNCHES if problem.operation in BACKWARD else FORWARD_LAUNCHES
     return LaunchPlan(
         variant=choice.variant,
@@ -436,7 +465,8 @@ def workspace(problem: Problem, choice: Choice) -> int:
     if not choice.chunk or problem.operation == LOSS_GRADIENT:
         return 0
     if choice.variant in TELLING:
-        return problem.rows * _chunks_of(problem, choice) * WORD_BYTES
+        counters = 1 if problem.operation == LOSS else 0
+        return problem.rows * (_chunks_of(problem, choice) + counters) * WORD_BYTES
     arrays = 1 if problem.operation in BACKWARD else 2
     count = _padded_count(problem.rows * (_chunks_of(problem, choice) + 1))
     return arrays * count * STATISTIC_BYTES

@@ -25,20 +25,28 @@ import triton
 import triton.language as tl
 
 from .._words import pack, unpack
-from .backward import _summand
-from .rows import INTERPRETED, _first_vector, _head_elements, _with_more, join
+from .backward import _summand, gradient
+from .looped import load_logit, write_loss
+from .rows import INTERPRETED, _head_elements, join, normalise
 from .tiles import (
-    fold_words,
+    base_of,
+    comparable,
+    first_vector,
+    greater,
+    inside_of,
     load_edge,
     load_tiles,
     nothing_of,
+    peaks_of,
     row_of,
-    statistics_of,
-    sum_of,
+    statistics_of_lanes,
+    store_edge,
+    sum_of_lanes,
     sum_words,
     tile_at,
-    write_edge,
-    write_gradient_edge,
+    unscaled,
+    weigh,
+    weigh_edge,
     write_gradients,
     write_tiles,
 )
@@ -51,7 +59,7 @@ NOTHING = tl.constexpr(-0x80_0000 << 32)
 @triton.jit
 def _told_by_all(
     words, start, chunks, vectors, edge, LOG: tl.constexpr, OF_PART: tl.constexpr,
-    PARTS: tl.constexpr, PATIENCE: tl.constexpr,
+    PARTS: tl.constexpr, PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
     """Return the statistics of the row, from the words of all its programs. OF_PART gives those of
@@ -74,7 +82,9 @@ def _told_by_all(
         for which in tl.range(0, chunks):
             word = tl.load(words + which, volatile=True)
             if tl.max(tl.where(everywhere & (word == MISSING), 1, 0), axis=0) > 0:
-                top, weight = OF_PART(start, which, vectors, edge, LOG, LANES, VECTOR, TILES, EDGE)
+                top, weight = OF_PART(
+                    start, which, vectors, edge, LOG, ASSEMBLY, LANES, VECTOR, TILES, EDGE
+                )
                 word = pack(top, weight)
                 tl.atomic_xchg(words + which, word, sem="relaxed")
             seen = tl.where(other == which, word, seen)
@@ -83,47 +93,59 @@ def _told_by_all(
 
 
 @triton.jit
+def _load_tile(start, first, vectors, nothing, VECTOR: tl.constexpr, LANES: tl.constexpr):
+    inside = inside_of(True, first, vectors, LANES, 1)
+    return tl.load(tile_at(start, first, VECTOR, LANES, 1), mask=inside, other=nothing)
+
+
+@triton.jit
 def _statistics_of_part(
-    start, part, vectors, edge, LOG: tl.constexpr,
+    start, part, vectors, edge, LOG: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
     """Return the pair that the program of this part would have told, added up in the same order."""
     KIND: tl.constexpr = start.dtype.element_ty
-    peak = tl.full([LANES], float("-inf"), tl.float32)
-    total = tl.zeros([LANES], tl.float32)
     begin = part * (TILES * LANES)
-    for first in tl.range(begin, tl.minimum(begin + TILES * LANES, vectors), LANES):
-        inside = (first + tl.arange(0, LANES) < vectors)[:, None]
-        at = tile_at(start, first, VECTOR, LANES)
-        word = tl.load(at, mask=inside, other=nothing_of(KIND))
-        peak, total = fold_words(peak, total, word, KIND)
+    end = tl.minimum(begin + TILES * LANES, vectors)
+    word = _load_tile(start, begin, vectors, nothing_of(KIND), VECTOR, LANES)
+    most = comparable(word, KIND, ASSEMBLY)
+    for first in tl.range(begin + LANES, end, LANES):
+        word = _load_tile(start, first, vectors, nothing_of(KIND), VECTOR, LANES)
+        most = greater(most, comparable(word, KIND, ASSEMBLY), KIND)
         tl.debug_barrier()  # which cannot be copied: the loop stays rolled, in few registers
-    top, weight = join(peak, total)
+    peak = peaks_of(most, KIND)
+    mine = tl.where(part == 0, edge, float("-inf"))
     if EDGE:
-        top, weight = _with_more(tl.where(part == 0, edge, float("-inf")), top, weight)
-    return top, weight
+        peak = tl.maximum(peak, mine)
+    base, factor, beyond = base_of(peak, KIND)
+    total = tl.zeros([LANES], tl.float32)
+    if EDGE:
+        total = weigh_edge(mine, base, factor, KIND)
+    for first in tl.range(begin, end, LANES):
+        word = _load_tile(start, first, vectors, nothing_of(KIND), VECTOR, LANES)
+        total = weigh(total, word, base, factor, KIND)
+        tl.debug_barrier()
+    return join(peak, unscaled(total, beyond, KIND))
 
 
 @triton.jit
 def _sum_of_part(
-    start, part, vectors, edge, LOG: tl.constexpr,
+    start, part, vectors, edge, LOG: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
     """Return 1 and the sum that the program of this part would have told."""
     y, dy = start
     KIND: tl.constexpr = y.dtype.element_ty
     sums = tl.zeros([LANES], tl.float32)
+    if EDGE:
+        sums = tl.where(part == 0, edge, 0.0)
     begin = part * (TILES * LANES)
     for first in tl.range(begin, tl.minimum(begin + TILES * LANES, vectors), LANES):
-        inside = (first + tl.arange(0, LANES) < vectors)[:, None]
-        y_words = tl.load(tile_at(y, first, VECTOR, LANES), mask=inside, other=0)
-        dy_words = tl.load(tile_at(dy, first, VECTOR, LANES), mask=inside, other=0)
+        y_words = _load_tile(y, first, vectors, 0, VECTOR, LANES)
+        dy_words = _load_tile(dy, first, vectors, 0, VECTOR, LANES)
         sums = sum_words(sums, y_words, dy_words, LOG, KIND)
         tl.debug_barrier()
-    total = tl.sum(sums, axis=0)
-    if EDGE:
-        total += tl.where(part == 0, tl.sum(edge, axis=0), 0.0)
-    return tl.full([], 1.0, tl.float32), total
+    return tl.full([], 1.0, tl.float32), tl.sum(sums, axis=0)
 
 
 @triton.jit
@@ -131,21 +153,21 @@ def _load_part(
     pointer, head_pointer, item, items, chunks, columns, stride, head_stride, nothing, outside,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
     ITEM: tl.constexpr, ALIGNED: tl.constexpr, PEEL: tl.constexpr,
-    TAIL: tl.constexpr, EDGE: tl.constexpr, STREAMED: tl.constexpr, KEEP: tl.constexpr,
+    FULL: tl.constexpr, EDGE: tl.constexpr, STREAMED: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     """Return a part's tiles, and the edge of its row; nothing of a part that does not exist. The
     head is that of the row at ``head_pointer``."""
     row = item // chunks
-    at = row_of(pointer, row, stride, VECTOR, ALIGNED)
+    at = row_of(pointer, row, stride, VECTOR, ALIGNED, 1)
     head = _head_elements(
-        row_of(head_pointer, row, head_stride, VECTOR, ALIGNED), columns, ITEM, PEEL
+        row_of(head_pointer, row, head_stride, VECTOR, ALIGNED, 1), columns, ITEM, PEEL
     )
     exists = item < items
     kept = load_tiles(
-        _first_vector(at, head, PEEL), (item - row * chunks) * (TILES * LANES),
-        (columns - head) // VECTOR, exists, nothing, LANES, VECTOR, TILES, TAIL, STREAMED, KEEP,
+        first_vector(at, head, PEEL, 1), (item - row * chunks) * (TILES * LANES),
+        (columns - head) // VECTOR, exists, nothing, LANES, VECTOR, TILES, 1, FULL, STREAMED, KEEP,
     )  # fmt: skip
-    return kept, load_edge(at, head, columns, outside, exists, EDGE, VECTOR)
+    return kept, load_edge(at, head, columns, outside, exists, EDGE, VECTOR, LANES, 1)
 
 
 @triton.jit
@@ -154,37 +176,38 @@ def _finish_forward(
     LOG: tl.constexpr, PARTS: tl.constexpr, PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
     ITEM: tl.constexpr, ALIGNED: tl.constexpr, PEEL: tl.constexpr,
-    TAIL: tl.constexpr, EDGE: tl.constexpr, DROP: tl.constexpr,
+    FULL: tl.constexpr, EDGE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Wait for the row's other parts, and write this one."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     row = item // chunks
     part = item - row * chunks
-    x = row_of(x_ptr, row, x_stride, VECTOR, ALIGNED)
-    y = row_of(y_ptr, row, y_stride, VECTOR, ALIGNED)
+    x = row_of(x_ptr, row, x_stride, VECTOR, ALIGNED, 1)
+    y = row_of(y_ptr, row, y_stride, VECTOR, ALIGNED, 1)
     head = _head_elements(x, columns, ITEM, PEEL)
     vectors = (columns - head) // VECTOR
     top, weight = _told_by_all(
-        words_ptr + row * chunks, _first_vector(x, head, PEEL), chunks, vectors,
+        words_ptr + row * chunks, first_vector(x, head, PEEL, 1), chunks, vectors,
         edge.to(tl.float32), LOG, _statistics_of_part,
-        PARTS, PATIENCE, LANES, VECTOR, TILES, EDGE,
+        PARTS, PATIENCE, ASSEMBLY, LANES, VECTOR, TILES, EDGE,
     )  # fmt: skip
     write_tiles(
-        _first_vector(y, head, PEEL), part * (TILES * LANES), vectors, kept, top, weight,
-        LOG, KIND, LANES, VECTOR, TILES, TAIL, ASSEMBLY, DROP,
+        first_vector(y, head, PEEL, 1), part * (TILES * LANES), vectors, True, kept, top, weight,
+        LOG, KIND, LANES, VECTOR, TILES, 1, FULL, ASSEMBLY, DROP,
     )  # fmt: skip
-    write_edge(y, head, columns, edge, top, weight, part == 0, LOG, EDGE, VECTOR)
+    normal = normalise(edge, top, weight, LOG)
+    store_edge(y, head, columns, normal, part == 0, EDGE, VECTOR, LANES, 1)
 
 
 @triton.jit
 def _tell_statistics(
     words_ptr, kept, edge, item, chunks,
     LANES: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr, KIND: tl.constexpr,
+    ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    top, weight = statistics_of(kept, LANES, TILES, KIND)
-    if EDGE:
-        mine = tl.where(item % chunks == 0, edge.to(tl.float32), float("-inf"))
-        top, weight = _with_more(mine, top, weight)
+    mine = tl.where(item % chunks == 0, edge.to(tl.float32), float("-inf"))
+    peak, total = statistics_of_lanes(kept, mine, LANES, TILES, EDGE, KIND, ASSEMBLY)
+    top, weight = join(peak, total)
     tl.atomic_xchg(words_ptr + item, pack(top, weight), sem="relaxed")
 
 
@@ -194,7 +217,7 @@ def parts_forward(
     STREAMED: tl.constexpr, LOG: tl.constexpr, PARTS: tl.constexpr, CHUNK: tl.constexpr,
     PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
-    PEEL: tl.constexpr, TAIL: tl.constexpr, EDGE: tl.constexpr,
+    PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr,
     KEEP: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Compute ``items`` parts in all, ``chunks`` of them per row. A row's edge belongs to its first
@@ -206,29 +229,31 @@ def parts_forward(
     step = tl.num_programs(0)
     kept, edge = _load_part(
         x_ptr, x_ptr, start, items, chunks, columns, x_stride, x_stride, nothing_of(KIND),
-        float("-inf"), LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, STREAMED, KEEP,
+        float("-inf"), LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
     )  # fmt: skip
     if STREAMED:
         for item in tl.range(start, items, step, num_stages=1):
-            _tell_statistics(words_ptr, kept, edge, item, chunks, LANES, TILES, EDGE, KIND)
+            _tell_statistics(
+                words_ptr, kept, edge, item, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY
+            )
             following, following_edge = _load_part(
                 x_ptr, x_ptr, item + step, items, chunks, columns, x_stride, x_stride,
                 nothing_of(KIND), float("-inf"),
-                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, STREAMED, KEEP,
+                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
             )  # fmt: skip
             _finish_forward(
                 x_ptr, y_ptr, words_ptr, kept, edge, item, chunks, columns, x_stride, y_stride,
                 LOG, PARTS, LOOKS, ASSEMBLY,
-                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, DROP,
+                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, DROP,
             )  # fmt: skip
             kept = following
             edge = following_edge
     else:
-        _tell_statistics(words_ptr, kept, edge, start, chunks, LANES, TILES, EDGE, KIND)
+        _tell_statistics(words_ptr, kept, edge, start, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY)
         _finish_forward(
             x_ptr, y_ptr, words_ptr, kept, edge, start, chunks, columns, x_stride, y_stride,
             LOG, PARTS, LOOKS, ASSEMBLY,
-            LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, DROP,
+            LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, DROP,
         )  # fmt: skip
 
 
@@ -237,10 +262,10 @@ def _tell_sum(
     words_ptr, y, dy, y_edge, dy_edge, item, chunks, LOG: tl.constexpr,
     LANES: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
-    total = sum_of(y, dy, LANES, TILES, LOG, KIND)
-    if EDGE:
-        edge = tl.sum(_summand(y_edge, dy_edge, LOG), axis=0)
-        total += tl.where(item % chunks == 0, edge, 0.0)
+    first = item % chunks == 0
+    y_edge = tl.where(first, y_edge, 0.0).to(KIND)
+    dy_edge = tl.where(first, dy_edge, 0.0).to(KIND)
+    total = tl.sum(sum_of_lanes(y, dy, y_edge, dy_edge, LANES, TILES, EDGE, LOG, KIND), axis=0)
     tl.atomic_xchg(words_ptr + item, pack(tl.full([], 1.0, tl.float32), total), sem="relaxed")
 
 
@@ -251,26 +276,27 @@ def _finish_backward(
     LOG: tl.constexpr, PARTS: tl.constexpr, PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
     ITEM: tl.constexpr, ALIGNED: tl.constexpr, PEEL: tl.constexpr,
-    TAIL: tl.constexpr, EDGE: tl.constexpr, DROP: tl.constexpr,
+    FULL: tl.constexpr, EDGE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     KIND: tl.constexpr = y_ptr.dtype.element_ty
     row = item // chunks
     part = item - row * chunks
-    y = row_of(y_ptr, row, saved_stride, VECTOR, ALIGNED)
-    dy = row_of(dy_ptr, row, dy_stride, VECTOR, ALIGNED)
-    dx = row_of(dx_ptr, row, dx_stride, VECTOR, ALIGNED)
+    y = row_of(y_ptr, row, saved_stride, VECTOR, ALIGNED, 1)
+    dy = row_of(dy_ptr, row, dy_stride, VECTOR, ALIGNED, 1)
+    dx = row_of(dx_ptr, row, dx_stride, VECTOR, ALIGNED, 1)
     head = _head_elements(dy, columns, ITEM, PEEL)
     vectors = (columns - head) // VECTOR
     _, total = _told_by_all(
-        words_ptr + row * chunks, (_first_vector(y, head, PEEL), _first_vector(dy, head, PEEL)),
+        words_ptr + row * chunks, (first_vector(y, head, PEEL, 1), first_vector(dy, head, PEEL, 1)),
         chunks, vectors, _summand(y_edge, dy_edge, LOG), LOG, _sum_of_part,
-        PARTS, PATIENCE, LANES, VECTOR, TILES, EDGE,
+        PARTS, PATIENCE, ASSEMBLY, LANES, VECTOR, TILES, EDGE,
     )  # fmt: skip
     write_gradients(
-        _first_vector(dx, head, PEEL), part * (TILES * LANES), vectors, y_kept, dy_kept, total,
-        LOG, KIND, LANES, VECTOR, TILES, TAIL, ASSEMBLY, DROP,
+        first_vector(dx, head, PEEL, 1), part * (TILES * LANES), vectors, True, y_kept, dy_kept,
+        total, LOG, KIND, LANES, VECTOR, TILES, 1, FULL, ASSEMBLY, DROP,
     )  # fmt: skip
-    write_gradient_edge(dx, head, columns, y_edge, dy_edge, total, part == 0, LOG, EDGE, VECTOR)
+    dx_edge = gradient(y_edge, dy_edge, total, LOG)
+    store_edge(dx, head, columns, dx_edge, part == 0, EDGE, VECTOR, LANES, 1)
 
 
 @triton.jit(do_not_specialize=["items", "chunks"])
@@ -279,7 +305,7 @@ def parts_backward(
     STREAMED: tl.constexpr, LOG: tl.constexpr, PARTS: tl.constexpr, CHUNK: tl.constexpr,
     PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
-    PEEL: tl.constexpr, TAIL: tl.constexpr, EDGE: tl.constexpr,
+    PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr,
     KEEP: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     TILES: tl.constexpr = CHUNK // (LANES * VECTOR)
@@ -289,11 +315,11 @@ def parts_backward(
     step = tl.num_programs(0)
     y, y_edge = _load_part(
         y_ptr, dy_ptr, start, items, chunks, columns, saved_stride, dy_stride, 0, 0.0,
-        LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, STREAMED, KEEP,
+        LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
     )  # fmt: skip
     dy, dy_edge = _load_part(
         dy_ptr, dy_ptr, start, items, chunks, columns, dy_stride, dy_stride, 0, 0.0,
-        LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, STREAMED, KEEP,
+        LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
     )  # fmt: skip
     if STREAMED:
         for item in tl.range(start, items, step, num_stages=1):
@@ -302,16 +328,16 @@ def parts_backward(
             )
             next_y, next_y_edge = _load_part(
                 y_ptr, dy_ptr, item + step, items, chunks, columns, saved_stride, dy_stride, 0, 0.0,
-                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, STREAMED, KEEP,
+                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
             )  # fmt: skip
             next_dy, next_dy_edge = _load_part(
                 dy_ptr, dy_ptr, item + step, items, chunks, columns, dy_stride, dy_stride, 0, 0.0,
-                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, STREAMED, KEEP,
+                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
             )  # fmt: skip
             _finish_backward(
                 y_ptr, dy_ptr, dx_ptr, words_ptr, y, dy, y_edge, dy_edge, item, chunks, columns,
                 saved_stride, dy_stride, dx_stride, LOG, PARTS, LOOKS, ASSEMBLY,
-                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, DROP,
+                LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, DROP,
             )  # fmt: skip
             y = next_y
             dy = next_dy
@@ -322,5 +348,37 @@ def parts_backward(
         _finish_backward(
             y_ptr, dy_ptr, dx_ptr, words_ptr, y, dy, y_edge, dy_edge, start, chunks, columns,
             saved_stride, dy_stride, dx_stride, LOG, PARTS, LOOKS, ASSEMBLY,
-            LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, TAIL, EDGE, DROP,
+            LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, DROP,
         )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["items", "chunks"])
+def parts_loss(
+    x_ptr, target_ptr, loss_ptr, lse_ptr, words_ptr, items, chunks, columns, x_stride, ignored,
+    PARTS: tl.constexpr, CHUNK: tl.constexpr, ASSEMBLY: tl.constexpr,
+    LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
+    PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """Compute the loss of a row in ``chunks`` parts, one per program: nobody waits, but the last
+    one to tell, by the counters behind the words, adds up what all of the row have told."""
+    TILES: tl.constexpr = CHUNK // (LANES * VECTOR)
+    KIND: tl.constexpr = x_ptr.dtype.element_ty
+    item = tl.program_id(0)
+    row = item // chunks
+    kept, edge = _load_part(
+        x_ptr, x_ptr, item, items, chunks, columns, x_stride, x_stride, nothing_of(KIND),
+        float("-inf"), LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, False, KEEP,
+    )  # fmt: skip
+    _tell_statistics(words_ptr, kept, edge, item, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY)
+    told = tl.atomic_add(words_ptr + items + row, tl.full([], 1, tl.int64), sem="acq_rel")
+    if told == chunks - 1:
+        other = tl.arange(0, PARTS)
+        words = tl.load(
+            words_ptr + row * chunks + other, mask=other < chunks, other=NOTHING, volatile=True
+        )
+        peaks, totals = unpack(words)
+        peak, total = join(peaks, totals)
+        target = tl.load(target_ptr + row)
+        x = row_of(x_ptr, row, x_stride, VECTOR, ALIGNED, 1)
+        logit = load_logit(x, target, columns)
+        write_loss(row, True, logit, target, loss_ptr, lse_ptr, peak, total, ignored)

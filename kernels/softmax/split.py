@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from .backward import _row_sum, _write_gradient
-from .looped import _row_at, _write_loss
+from .looped import _row_at, load_logit, write_loss
 from .rows import (
     LOG2_E,
     _edge_columns,
@@ -144,8 +144,9 @@ def split_loss(
 ):
     row = _row_at(x_ptr, x_stride, 1, False)
     target = tl.load(target_ptr + tl.program_id(0))
+    logit = load_logit(row, target, columns)
     peak, total = combine(peaks_ptr, totals_ptr, chunks, PARTS)
-    _write_loss(row, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
+    write_loss(tl.program_id(0), True, logit, target, loss_ptr, lse_ptr, peak, total, ignored)
 
 
 @triton.jit
@@ -299,7 +300,7 @@ def cross_entropy_gradient(
             dx_tile = tl.where(counts, dx_tile, 0.0)
             tl.store(dx_start + at, dx_tile, mask=inside, eviction_policy=DROP)
     if EDGE:
-        column, there = _edge_columns(head, length, VECTOR)
+        column, there = _edge_columns(head, length, VECTOR, tl.arange(0, 2 * VECTOR))
         x_edge = tl.load(x + column, mask=there, other=0.0)
         dx_edge = _loss_gradient(x_edge, column, target, lse, dloss)
         tl.store(dx + column, tl.where(counts, dx_edge, 0.0), mask=there)

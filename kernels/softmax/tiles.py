@@ -1,16 +1,22 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code="assignment, attr-defined"
-# ruff: noqa: ANN001, RUF005 (arguments of kernels have no Python types)
-"""Computes rows of any width in one pass: one block keeps a row in registers, tile by tile; forward
-and backward. The pieces are those of shared.py, too, where several blocks keep a row.
+# ruff: noqa: ANN001, RUF005, SIM108 (arguments of kernels have no Python types)
+"""Holds rows, or parts of them, in registers, tile by tile: the pieces of ``tiled``, where a block
+keeps one row or several, and of ``shared``, where several blocks keep a row.
 
 A tile is a vector of 16 bytes per lane, and is held as four words of 32 bits, of every dtype: a
-compiler that sees halves holds them in float32, which takes twice the registers. A row's head and
-rest (see rows.py) are its *edge*.
+compiler that sees halves holds them in float32, which takes twice the registers. What a kernel of
+half precision is short of, next to exponentials, are instructions: the maximum of pairs is taken
+before they are unpacked, and a lane's sum begins when its maximum is known, so that nothing is
+corrected. A row's head and rest (see rows.py) are its *edge*: an element of each of the first
+lanes, which counts with what else the lane holds.
 
 Constants as in rows.py, and
     TILES       tiles of a row, or of a part of it; LANES is the number of threads
-    TAIL        some tile of some row is not full; all are masked then, by whole vectors
+    ROWS        rows of a block, each of which has as many lanes; what is one number per row is
+                a scalar where it is 1, or a number per lane
+    FULL        so many tiles, the first ones, are full in every row; all others are masked, by
+                whole vectors
     ASSEMBLY    words are made and hidden by instructions of NVIDIA's
     KEEP, DROP  eviction policies of loads and of stores
 """
@@ -21,21 +27,17 @@ import triton
 import triton.language as tl
 
 from .backward import _summand, gradient
-from .looped import _write_loss
 from .rows import (
     INTERPRETED,
     LOG2_E,
     _above_minus_infinity,
     _edge_columns,
-    _first_vector,
-    _fold,
-    _head_elements,
-    _with_more,
     join,
     normalise,
     opaque,
 )
 
+FAR = tl.constexpr(2.0**20)
 WORDS = tl.constexpr(4)
 """Words of a vector."""
 NOTHING_FP32 = tl.constexpr(-0x80_0000)
@@ -46,6 +48,9 @@ NOTHING_FP16 = tl.constexpr(-0x03FF_0400)
 CONVERT_BF16 = tl.constexpr("cvt.rn.bf16x2.f32 $0, $1, $2;")
 CONVERT_FP16 = tl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
 """The first operand goes to the upper half (PTX ISA, cvt); sm_80 and up."""
+GREATER_BF16 = tl.constexpr("max.bf16x2 $0, $1, $2;")
+GREATER_FP16 = tl.constexpr("max.f16x2 $0, $1, $2;")
+"""Of a number and NaN the number is taken (PTX ISA, max); sm_80 and up."""
 
 
 @triton.jit
@@ -88,21 +93,100 @@ def _hidden(word, KIND: tl.constexpr, ASSEMBLY: tl.constexpr):
 
 
 @triton.jit
-def fold_words(peak, total, word, KIND: tl.constexpr):
-    """Fold one more tile [LANES, WORDS] into the lanes' statistics."""
+def column(number, ROWS: tl.constexpr):
+    """Return numbers of the lanes as a column, beside which tiles can stand."""
+    if ROWS > 1:
+        number = number[:, None]
+    return number
+
+
+@triton.jit
+def comparable(word, KIND: tl.constexpr, ASSEMBLY: tl.constexpr):
+    """Return what ``greater`` takes: the words themselves, or the greater of each pair."""
     if tl.float32 == KIND:
-        peak, total = _fold(peak, total, word.to(tl.float32, bitcast=True))
+        word = word.to(tl.float32, bitcast=True)
+    elif not ASSEMBLY or INTERPRETED:
+        word = tl.maximum(_low(word, KIND), _high(word, KIND))
+    return word
+
+
+@triton.jit
+def greater(one, other, KIND: tl.constexpr):
+    if one.dtype == tl.float32:
+        one = tl.maximum(one, other)
     else:
-        first = _low(word, KIND)
-        second = _high(word, KIND)
-        new = tl.maximum(peak, tl.max(tl.maximum(first, second), axis=1))
-        base = _above_minus_infinity(new)
-        old = total * tl.exp2((peak - base) * LOG2_E)
-        each = base[:, None]
-        both = tl.exp2((first - each) * LOG2_E) + tl.exp2((second - each) * LOG2_E)
-        peak = new
-        total = old + tl.sum(both, axis=1)
-    return peak, total
+        one = tl.inline_asm_elementwise(
+            GREATER_BF16 if tl.bfloat16 == KIND else GREATER_FP16,
+            "=r,r,r",
+            [one, other],
+            dtype=tl.int32,
+            is_pure=True,
+            pack=1,
+        )
+    return one
+
+
+@triton.jit
+def peaks_of(most, KIND: tl.constexpr):
+    """Return each lane's maximum from what ``greater`` left."""
+    if most.dtype != tl.float32:
+        most = tl.maximum(_low(most, KIND), _high(most, KIND))
+    return tl.max(most, axis=1)
+
+
+@triton.jit
+def base_of(peak, KIND: tl.constexpr):
+    """Return ``(base, factor, beyond)``: a lane adds up exponentials of two of ``x × factor −
+    base``, which is one instruction, and 2 to the power of ``beyond`` times too much of them.
+
+    In half precision the product of peak and log2(e) is rounded, and what the rounding changes is
+    the same for all that the lane adds up. From 2^20 on any two numbers of half precision differ by
+    4096 or not at all: no factor is needed there, nor is there one that does not overflow. In
+    float32 the base is the peak, and the difference is multiplied (see ``weigh``)."""
+    base = _above_minus_infinity(peak)
+    factor = tl.full(base.shape, 1.0, tl.float32)
+    beyond = tl.zeros(base.shape, tl.float32)
+    if tl.float32 != KIND:
+        factor = tl.where(tl.abs(base) < FAR, LOG2_E, 1.0)
+        product = base * factor
+        beyond = tl.fma(base, factor, -product)
+        base = product
+    return base, factor, beyond
+
+
+@triton.jit
+def _above(x, base, factor, KIND: tl.constexpr):
+    if tl.float32 == KIND:
+        return tl.exp2((x - base) * LOG2_E)
+    return tl.exp2(tl.fma(x, factor, -base))
+
+
+@triton.jit
+def weigh(total, word, base, factor, KIND: tl.constexpr):
+    """Add one more tile's exponentials to the lanes' sums."""
+    base = base[:, None]
+    factor = factor[:, None]
+    if tl.float32 == KIND:
+        both = _above(word.to(tl.float32, bitcast=True), base, factor, KIND)
+    else:
+        base = tl.broadcast_to(base, word.shape)
+        factor = tl.broadcast_to(factor, word.shape)
+        both = _above(_low(word, KIND), base, factor, KIND)
+        both += _above(_high(word, KIND), base, factor, KIND)
+    return total + tl.sum(both, axis=1)
+
+
+@triton.jit
+def weigh_edge(edge, base, factor, KIND: tl.constexpr):
+    """Return the sums that the lanes begin with."""
+    return _above(edge, base, factor, KIND)
+
+
+@triton.jit
+def unscaled(total, beyond, KIND: tl.constexpr):
+    if tl.float32 != KIND:
+        total = total * tl.exp2(beyond)
+    return total
 
 
 @triton.jit
@@ -153,44 +237,68 @@ def _gradient_words(y, dy, total, LOG: tl.constexpr, KIND: tl.constexpr, ASSEMBL
 
 
 @triton.jit
-def row_of(pointer, row, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
+def row_of(pointer, row, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr, ROWS: tl.constexpr):
     offset = row.to(tl.int64) * stride
     if ALIGNED:
-        offset = tl.multiple_of(offset, VECTOR)
+        if ROWS > 1:
+            offset = tl.multiple_of(offset, [VECTOR])
+        else:
+            offset = tl.multiple_of(offset, VECTOR)
     return pointer + offset
 
 
 @triton.jit
-def tile_at(start, first, VECTOR: tl.constexpr, LANES: tl.constexpr):
-    """Return where the words are of the tile that begins with vector ``first``."""
-    words = (tl.arange(0, LANES) * WORDS)[:, None] + tl.arange(0, WORDS)[None, :]
-    return (start + first * VECTOR).to(tl.pointer_type(tl.int32)) + words
+def first_vector(row, head, PEEL: tl.constexpr, ROWS: tl.constexpr):
+    start = row + head
+    if PEEL:
+        if ROWS > 1:
+            start = tl.multiple_of(start, [16])
+        else:
+            start = tl.multiple_of(start, 16)
+    return start
 
 
 @triton.jit
-def _inside(exists, first, vectors, LANES: tl.constexpr, TAIL: tl.constexpr):
-    """Return which vectors of a tile there are: all or none where every tile is full."""
-    inside = exists
-    if TAIL:
-        inside = exists & (first + tl.arange(0, LANES) < vectors)[:, None]
-    return inside
+def lane_of_row(LANES: tl.constexpr, ROWS: tl.constexpr):
+    lane = tl.arange(0, LANES)
+    if ROWS > 1:
+        lane = lane % (LANES // ROWS)
+    return lane
+
+
+@triton.jit
+def tile_at(start, first, VECTOR: tl.constexpr, LANES: tl.constexpr, ROWS: tl.constexpr):
+    """Return where the words are of the tile that begins with vector ``first``."""
+    words = (lane_of_row(LANES, ROWS) * WORDS)[:, None] + tl.arange(0, WORDS)[None, :]
+    at = (start + first * VECTOR).to(tl.pointer_type(tl.int32))
+    return column(at, ROWS) + words
+
+
+@triton.jit
+def inside_of(exists, first, vectors, LANES: tl.constexpr, ROWS: tl.constexpr):
+    """Return which vectors of a tile there are."""
+    return (exists & (first + lane_of_row(LANES, ROWS) < vectors))[:, None]
 
 
 @triton.jit
 def load_tiles(
     start, first, vectors, exists, nothing,
-    LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
-    TAIL: tl.constexpr, MASKED: tl.constexpr, KEEP: tl.constexpr,
+    LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, ROWS: tl.constexpr,
+    FULL: tl.constexpr, MASKED: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     """Return the tiles from vector ``first`` on; ``nothing`` is what stands beyond the last one.
     MASKED: none is loaded unless the part exists."""
-    at = tile_at(start, first, VECTOR, LANES)
+    STEP: tl.constexpr = LANES // ROWS
+    at = tile_at(start, first, VECTOR, LANES, ROWS)
     kept = ()
     for tile in tl.static_range(TILES):
-        place = at + tile * (LANES * WORDS)
-        if TAIL or MASKED:
-            inside = _inside(exists, first + tile * LANES, vectors, LANES, TAIL)
+        place = at + tile * (STEP * WORDS)
+        if tile >= FULL:
+            inside = inside_of(exists, first + tile * STEP, vectors, LANES, ROWS)
             kept = kept + (tl.load(place, mask=inside, other=nothing, eviction_policy=KEEP),)
+        elif MASKED:
+            there = column(exists, ROWS)
+            kept = kept + (tl.load(place, mask=there, other=nothing, eviction_policy=KEEP),)
         else:
             kept = kept + (tl.load(place, eviction_policy=KEEP),)
     return kept
@@ -198,12 +306,13 @@ def load_tiles(
 
 @triton.jit
 def store_tile(
-    start, first, vectors, words,
-    LANES: tl.constexpr, VECTOR: tl.constexpr, TAIL: tl.constexpr, DROP: tl.constexpr,
+    start, first, vectors, exists, words,
+    LANES: tl.constexpr, VECTOR: tl.constexpr, ROWS: tl.constexpr,
+    WHOLE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
-    at = tile_at(start, first, VECTOR, LANES)
-    if TAIL:
-        inside = _inside(True, first, vectors, LANES, TAIL)
+    at = tile_at(start, first, VECTOR, LANES, ROWS)
+    if not WHOLE:
+        inside = inside_of(exists, first, vectors, LANES, ROWS)
         tl.store(at, words, mask=inside, eviction_policy=DROP)
     else:
         tl.store(at, words, eviction_policy=DROP)
@@ -218,158 +327,133 @@ def nothing_of(KIND: tl.constexpr):
 
 
 @triton.jit
-def load_edge(row, head, columns, other, exists, EDGE: tl.constexpr, VECTOR: tl.constexpr):
-    """Return the row's edge, or numbers that nobody uses."""
-    edge = tl.zeros([2 * VECTOR], row.dtype.element_ty)
+def load_edge(
+    row, head, columns, other, exists,
+    EDGE: tl.constexpr, VECTOR: tl.constexpr, LANES: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Return the row's edge, an element of each of its first lanes, or numbers that nobody uses."""
+    edge = tl.zeros([LANES], row.dtype.element_ty)
     if EDGE:
-        column, there = _edge_columns(head, columns, VECTOR)
-        edge = tl.load(row + column, mask=there & exists, other=other)
+        at, there = _edge_columns(head, columns, VECTOR, lane_of_row(LANES, ROWS))
+        edge = tl.load(row + at, mask=there & exists, other=other)
     return edge
 
 
 @triton.jit
-def statistics_of(kept, LANES: tl.constexpr, TILES: tl.constexpr, KIND: tl.constexpr):
-    """Return peak and total of the tiles."""
-    peak = tl.full([LANES], float("-inf"), tl.float32)
+def statistics_of_lanes(
+    kept, edge, LANES: tl.constexpr, TILES: tl.constexpr,
+    EDGE: tl.constexpr, KIND: tl.constexpr, ASSEMBLY: tl.constexpr,
+):  # fmt: skip
+    """Return each lane's peak and total, of its tiles and its element of the edge, in float32."""
+    most = comparable(kept[0], KIND, ASSEMBLY)
+    for tile in tl.static_range(1, TILES):
+        most = greater(most, comparable(kept[tile], KIND, ASSEMBLY), KIND)
+    peak = peaks_of(most, KIND)
+    if EDGE:
+        peak = tl.maximum(peak, edge)
+    base, factor, beyond = base_of(peak, KIND)
     total = tl.zeros([LANES], tl.float32)
+    if EDGE:
+        total = weigh_edge(edge, base, factor, KIND)
     for tile in tl.static_range(TILES):
-        peak, total = fold_words(peak, total, kept[tile], KIND)
-    return join(peak, total)
+        total = weigh(total, kept[tile], base, factor, KIND)
+    return peak, unscaled(total, beyond, KIND)
 
 
 @triton.jit
-def sum_of(y, dy, LANES: tl.constexpr, TILES: tl.constexpr, LOG: tl.constexpr, KIND: tl.constexpr):
+def join_rows(peak, total, LANES: tl.constexpr, ROWS: tl.constexpr):
+    """Return the rows' statistics from those of the lanes."""
+    if ROWS == 1:
+        top, weight = join(peak, total)
+    else:
+        peaks = tl.reshape(peak, [ROWS, LANES // ROWS])
+        totals = tl.reshape(total, [ROWS, LANES // ROWS])
+        top = tl.max(peaks, axis=1)
+        base = _above_minus_infinity(top)
+        weight = tl.sum(totals * tl.exp2((peaks - base[:, None]) * LOG2_E), axis=1)
+        top = to_lanes(top, LANES, ROWS)
+        weight = to_lanes(weight, LANES, ROWS)
+    return top, weight
+
+
+@triton.jit
+def to_lanes(number, LANES: tl.constexpr, ROWS: tl.constexpr):
+    """Return a number of each row as a number of each of its lanes."""
+    return tl.reshape(tl.broadcast_to(number[:, None], [ROWS, LANES // ROWS]), [LANES])
+
+
+@triton.jit
+def sum_of_lanes(
+    y, dy, y_edge, dy_edge, LANES: tl.constexpr, TILES: tl.constexpr,
+    EDGE: tl.constexpr, LOG: tl.constexpr, KIND: tl.constexpr,
+):  # fmt: skip
     sums = tl.zeros([LANES], tl.float32)
+    if EDGE:
+        sums = _summand(y_edge, dy_edge, LOG)
     for tile in tl.static_range(TILES):
         sums = sum_words(sums, y[tile], dy[tile], LOG, KIND)
-    return tl.sum(sums, axis=0)
+    return sums
+
+
+@triton.jit
+def sum_rows(sums, LANES: tl.constexpr, ROWS: tl.constexpr):
+    if ROWS == 1:
+        total = tl.sum(sums, axis=0)
+    else:
+        total = to_lanes(tl.sum(tl.reshape(sums, [ROWS, LANES // ROWS]), axis=1), LANES, ROWS)
+    return total
 
 
 @triton.jit
 def write_tiles(
-    out, first, vectors, kept, top, weight, LOG: tl.constexpr, KIND: tl.constexpr,
-    LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
-    TAIL: tl.constexpr, ASSEMBLY: tl.constexpr, DROP: tl.constexpr,
+    out, first, vectors, exists, kept, top, weight, LOG: tl.constexpr, KIND: tl.constexpr,
+    LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, ROWS: tl.constexpr,
+    FULL: tl.constexpr, ASSEMBLY: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Write softmax of the tiles from vector ``first`` of a row on."""
+    STEP: tl.constexpr = LANES // ROWS
     for tile in tl.static_range(TILES):
-        words = _normal_words(kept[tile], top, weight, LOG, KIND, ASSEMBLY)
-        store_tile(out, first + tile * LANES, vectors, words, LANES, VECTOR, TAIL, DROP)
+        words = _normal_words(
+            kept[tile], column(top, ROWS), column(weight, ROWS), LOG, KIND, ASSEMBLY
+        )
+        store_tile(
+            out, first + tile * STEP, vectors, exists, words, LANES, VECTOR, ROWS, tile < FULL, DROP
+        )
 
 
 @triton.jit
-def write_edge(
-    out, head, columns, edge, top, weight, mine,
-    LOG: tl.constexpr, EDGE: tl.constexpr, VECTOR: tl.constexpr,
+def store_edge(
+    out, head, columns, numbers, mine,
+    EDGE: tl.constexpr, VECTOR: tl.constexpr, LANES: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     if EDGE:
-        column, there = _edge_columns(head, columns, VECTOR)
-        y = normalise(edge, top, weight, LOG)
-        tl.store(out + column, y, mask=there & mine)
+        at, there = _edge_columns(head, columns, VECTOR, lane_of_row(LANES, ROWS))
+        tl.store(out + at, numbers, mask=there & mine)
 
 
 @triton.jit
 def write_gradients(
-    out, first, vectors, y, dy, total, LOG: tl.constexpr, KIND: tl.constexpr,
-    LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
-    TAIL: tl.constexpr, ASSEMBLY: tl.constexpr, DROP: tl.constexpr,
+    out, first, vectors, exists, y, dy, total, LOG: tl.constexpr, KIND: tl.constexpr,
+    LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, ROWS: tl.constexpr,
+    FULL: tl.constexpr, ASSEMBLY: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
+    STEP: tl.constexpr = LANES // ROWS
     for tile in tl.static_range(TILES):
-        words = _gradient_words(y[tile], dy[tile], total, LOG, KIND, ASSEMBLY)
-        store_tile(out, first + tile * LANES, vectors, words, LANES, VECTOR, TAIL, DROP)
+        words = _gradient_words(y[tile], dy[tile], column(total, ROWS), LOG, KIND, ASSEMBLY)
+        store_tile(
+            out, first + tile * STEP, vectors, exists, words, LANES, VECTOR, ROWS, tile < FULL, DROP
+        )
 
 
 @triton.jit
-def write_gradient_edge(
-    out, head, columns, y, dy, total, mine,
-    LOG: tl.constexpr, EDGE: tl.constexpr, VECTOR: tl.constexpr,
-):  # fmt: skip
-    if EDGE:
-        column, there = _edge_columns(head, columns, VECTOR)
-        tl.store(out + column, gradient(y, dy, total, LOG), mask=there & mine)
-
-
-@triton.jit
-def tiled_forward(
-    x_ptr, y_ptr, columns, x_stride, y_stride,
-    LOG: tl.constexpr, TILES: tl.constexpr, ASSEMBLY: tl.constexpr,
-    LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
-    PEEL: tl.constexpr, TAIL: tl.constexpr, EDGE: tl.constexpr,
-    KEEP: tl.constexpr, DROP: tl.constexpr,
-):  # fmt: skip
-    KIND: tl.constexpr = x_ptr.dtype.element_ty
-    row = tl.program_id(0)
-    x = row_of(x_ptr, row, x_stride, VECTOR, ALIGNED)
-    y = row_of(y_ptr, row, y_stride, VECTOR, ALIGNED)
-    head = _head_elements(x, columns, ITEM, PEEL)
-    vectors = (columns - head) // VECTOR
-    kept = load_tiles(
-        _first_vector(x, head, PEEL), 0, vectors, True, nothing_of(KIND),
-        LANES, VECTOR, TILES, TAIL, False, KEEP,
-    )  # fmt: skip
-    edge = load_edge(x, head, columns, float("-inf"), True, EDGE, VECTOR)
-    top, weight = statistics_of(kept, LANES, TILES, KIND)
-    if EDGE:
-        top, weight = _with_more(edge.to(tl.float32), top, weight)
-    write_tiles(
-        _first_vector(y, head, PEEL), 0, vectors, kept, top, weight,
-        LOG, KIND, LANES, VECTOR, TILES, TAIL, ASSEMBLY, DROP,
-    )  # fmt: skip
-    write_edge(y, head, columns, edge, top, weight, True, LOG, EDGE, VECTOR)
-
-
-@triton.jit
-def tiled_loss(
-    x_ptr, target_ptr, loss_ptr, lse_ptr, columns, x_stride, ignored,
-    TILES: tl.constexpr,
-    LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
-    PEEL: tl.constexpr, TAIL: tl.constexpr, EDGE: tl.constexpr, KEEP: tl.constexpr,
-):  # fmt: skip
-    KIND: tl.constexpr = x_ptr.dtype.element_ty
-    x = row_of(x_ptr, tl.program_id(0), x_stride, VECTOR, ALIGNED)
-    target = tl.load(target_ptr + tl.program_id(0))
-    head = _head_elements(x, columns, ITEM, PEEL)
-    kept = load_tiles(
-        _first_vector(x, head, PEEL), 0, (columns - head) // VECTOR, True, nothing_of(KIND),
-        LANES, VECTOR, TILES, TAIL, False, KEEP,
-    )  # fmt: skip
-    edge = load_edge(x, head, columns, float("-inf"), True, EDGE, VECTOR)
-    top, weight = statistics_of(kept, LANES, TILES, KIND)
-    if EDGE:
-        top, weight = _with_more(edge.to(tl.float32), top, weight)
-    _write_loss(x, target, loss_ptr, lse_ptr, top, weight, columns, ignored)
-
-
-@triton.jit
-def tiled_backward(
-    y_ptr, dy_ptr, dx_ptr, columns, saved_stride, dy_stride, dx_stride,
-    LOG: tl.constexpr, TILES: tl.constexpr, ASSEMBLY: tl.constexpr,
-    LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
-    PEEL: tl.constexpr, TAIL: tl.constexpr, EDGE: tl.constexpr,
-    KEEP: tl.constexpr, DROP: tl.constexpr,
-):  # fmt: skip
-    KIND: tl.constexpr = y_ptr.dtype.element_ty
-    row = tl.program_id(0)
-    y = row_of(y_ptr, row, saved_stride, VECTOR, ALIGNED)
-    dy = row_of(dy_ptr, row, dy_stride, VECTOR, ALIGNED)
-    dx = row_of(dx_ptr, row, dx_stride, VECTOR, ALIGNED)
-    head = _head_elements(dy, columns, ITEM, PEEL)
-    vectors = (columns - head) // VECTOR
-    y_kept = load_tiles(
-        _first_vector(y, head, PEEL), 0, vectors, True, 0,
-        LANES, VECTOR, TILES, TAIL, False, KEEP,
-    )  # fmt: skip
-    dy_kept = load_tiles(
-        _first_vector(dy, head, PEEL), 0, vectors, True, 0,
-        LANES, VECTOR, TILES, TAIL, False, KEEP,
-    )  # fmt: skip
-    y_edge = load_edge(y, head, columns, 0.0, True, EDGE, VECTOR)
-    dy_edge = load_edge(dy, head, columns, 0.0, True, EDGE, VECTOR)
-    total = sum_of(y_kept, dy_kept, LANES, TILES, LOG, KIND)
-    if EDGE:
-        total += tl.sum(_summand(y_edge, dy_edge, LOG), axis=0)
-    write_gradients(
-        _first_vector(dx, head, PEEL), 0, vectors, y_kept, dy_kept, total,
-        LOG, KIND, LANES, VECTOR, TILES, TAIL, ASSEMBLY, DROP,
-    )  # fmt: skip
-    write_gradient_edge(dx, head, columns, y_edge, dy_edge, total, True, LOG, EDGE, VECTOR)
+def loss_gradient_words(word, lse, dloss, KIND: tl.constexpr, ASSEMBLY: tl.constexpr):
+    """Return ``exp(x − lse) × dloss`` of a tile: the gradient of cross-entropy but for the target's
+    column."""
+    if tl.float32 == KIND:
+        dx = tl.exp2((word.to(tl.float32, bitcast=True) - lse) * LOG2_E) * dloss
+        words = dx.to(tl.int32, bitcast=True)
+    else:
+        first = tl.exp2((_low(word, KIND) - lse) * LOG2_E) * dloss
+        second = tl.exp2((_high(word, KIND) - lse) * LOG2_E) * dloss
+        words = _pair(first, second, KIND, ASSEMBLY)
+    return words

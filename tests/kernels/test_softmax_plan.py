@@ -26,9 +26,10 @@ def planned(family: KernelFamily, *problem: object, variant: str | None = None) 
 @pytest.mark.parametrize(
     ("rows", "columns", "variant"),
     [
-        (32768, 512, "cached"),
-        (32768, 16384, "cached"),
-        (7, 1023, "cached"),  # rows too short to be peeled
+        (32768, 64, "cached"),  # less than a vector for each lane of a warp
+        (32768, 512, "tiled"),
+        (32768, 16384, "tiled"),
+        (7, 1023, "tiled"),
         (32768, 5120, "tiled"),
         (32768, 16381, "tiled"),
         (16384, 32768, "online"),
@@ -46,17 +47,17 @@ def test_the_variant_follows_the_shape(
 
 
 def test_short_rows_share_a_block(family: KernelFamily) -> None:
+    """A warp keeps a row: 512 halves are two vectors of each lane."""
     (step,) = planned(family, "softmax", 32768, 512).launches
-    assert step.constants["ROWS"] == 2
-    assert step.constants["BLOCK"] == 512
-    assert step.constants["FULL"] is True
-    assert step.grid == (16384, 1, 1)
+    found = {name: step.constants[name] for name in ("ROWS", "LANES", "TILES", "FULL")}
+    assert found == {"ROWS": 4, "LANES": 128, "TILES": 2, "FULL": 2}
+    assert step.grid == (8192, 1, 1)
 
 
 def test_a_last_block_with_fewer_rows_is_masked(family: KernelFamily) -> None:
     (step,) = planned(family, "softmax", 32767, 512).launches
-    assert step.constants["FULL"] is False
-    assert step.grid == (16384, 1, 1)
+    assert step.constants["FULL"] == 0
+    assert step.grid == (8192, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,8 @@ def test_rows_of_any_width_fill_their_tiles(
     (step,) = planned(family, "softmax", 65536, columns).launches
     found = (step.constants["LANES"], step.num_warps * 32, step.constants["TILES"])
     assert found == (threads, threads, tiles)
-    assert step.constants["TAIL"] is step.constants["EDGE"] is not whole
+    assert step.constants["EDGE"] is not whole
+    assert step.constants["FULL"] == (tiles if whole else tiles - 1)
 
 
 @pytest.mark.parametrize("operation", ["softmax", "log-softmax", "softmax-backward"])

@@ -70,8 +70,8 @@ def test_many_long_rows_are_streamed(columns: int) -> None:
 
 
 def test_the_last_tiles_are_masked_where_a_row_does_not_fill_its_parts() -> None:
-    assert planned(4096, 262144).launches[0].constants["TAIL"] is False
-    assert planned(4096, 150264).launches[0].constants["TAIL"] is True
+    assert planned(4096, 262144).launches[0].constants["FULL"] == 16
+    assert planned(4096, 150264).launches[0].constants["FULL"] == 0
 
 
 @pytest.mark.parametrize(
