@@ -5,11 +5,14 @@ for models of two layers and sizes that were never compiled here, then once more
 seconds, and the medians, that of the first times at most 12 s on a GPU. Both sides
 differ in an option that changes some kernels.
 
-python bench/startup.py [--warm | --pairs [cuda|cpu] [FILE.json]]
+python bench/startup.py [--warm | --pairs [cuda|cpu] [FILE.json] [--names A,B] [--within SECONDS]]
+
+FILE.json is written after each start; no start begins after so many seconds.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -35,8 +38,14 @@ SIZES = {"cuda": (), "cpu": ("-p", "length=32", "-p", "width=64")}
 
 def main() -> int:
     if "--pairs" in sys.argv[1:]:
-        device, file = [*sys.argv[2:], *("cuda", "")[len(sys.argv[2:]) :]]
-        return measure_pairs(device, file)
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--pairs", nargs="*")
+        parser.add_argument("--names", default=",".join(NAMES))
+        parser.add_argument("--within", type=float, default=float("inf"))
+        asked = parser.parse_args()
+        given: list[str] = asked.pairs
+        device, file = [*given, *("cuda", "")[len(given) :]]
+        return measure_pairs(device, file, asked.names.split(","), asked.within)
     return measure_warm() if "--warm" in sys.argv[1:] else measure_help()
 
 
@@ -66,16 +75,19 @@ def measure_warm() -> int:
     return 0 if good else 1
 
 
-def measure_pairs(device: str, file: str) -> int:
+def measure_pairs(device: str, file: str, names: list[str], within: float) -> int:
     """Time each model in a folder of its own."""
+    began = time.monotonic()
     found: dict[str, dict[str, object]] = {}
     totals: dict[str, list[float]] = {"first": [], "again": []}
     batch = 3 + int(time.time()) % 97  # kernels of a size that nobody has compiled here
     with tempfile.TemporaryDirectory() as folder:
         call(folder, ["run", "softmax", "--preset", "smoke", "--device", device, "--quiet"])
-    for name in NAMES:
+    for name in names:
         with tempfile.TemporaryDirectory() as folder:
             for time_ in totals:
+                if time.monotonic() - began > within:
+                    break
                 model = f"{MODELS}:{name}"
                 sizes = [*SIZES[device], "-p", f"batch={batch}"]
                 more = ["-b", OPTIONS[device], "--device", device, "--budget", "0.5"]
@@ -85,18 +97,13 @@ def measure_pairs(device: str, file: str) -> int:
                     continue
                 totals[time_].append(start["seconds"])
                 found[f"{name}, {time_}"] = start
-                sys.stdout.write(f"\n{name}, {time_}: {start['seconds']:.1f} s\n")
-                for phase in start["phases"]:
-                    at = "" if phase["at"] is None else f"{phase['at']:6.2f}"
-                    used = phase.get("processor_seconds")
-                    shown = "" if used is None else f"{used:6.2f}"
-                    line = f"{at:6}  {phase['seconds']:6.2f}  {shown:6}  {phase['name']}"
-                    sys.stdout.write(f"  {phase['of']:8}{line}\n")
-                sys.stdout.flush()
+                show(f"{name}, {time_}", start)
+                if file:
+                    Path(file).write_text(json.dumps({"pairs": found}, indent=1))
     if not totals["first"]:
         sys.stdout.write("\nnothing was measured\n")
         return 1
-    medians = {time_: statistics.median(seconds) for time_, seconds in totals.items()}
+    medians = {time_: statistics.median(seconds) for time_, seconds in totals.items() if seconds}
     for time_, median in medians.items():
         sys.stdout.write(f"\n{time_}: median {median:.1f} s, most {max(totals[time_]):.1f} s")
     good = medians["first"] <= BAR_PAIR_SECONDS
@@ -106,10 +113,26 @@ def measure_pairs(device: str, file: str) -> int:
     return 0 if good else 1
 
 
+def show(name: str, start: dict[str, Any]) -> None:
+    """Write the phases of one start."""
+    sys.stdout.write(f"\n{name}: {start['seconds']:.1f} s\n")
+    for phase in start["phases"]:
+        at = "" if phase["at"] is None else f"{phase['at']:6.2f}"
+        used = phase.get("processor_seconds")
+        shown = "" if used is None else f"{used:6.2f}"
+        line = f"{at:6}  {phase['seconds']:6.2f}  {shown:6}  {phase['name']}"
+        sys.stdout.write(f"  {phase['of']:8}{line}\n")
+    for seconds in start["compile_seconds"]:
+        shown = ", ".join(f"{phase} {took:.2f}" for phase, took in seconds.items())
+        sys.stdout.write(f"  a run was compiled: {shown}\n")
+    sys.stdout.flush()
+
+
 def watch_start(folder: str, arguments: list[str]) -> dict[str, Any]:
     """Return the seconds until a command has measured its first round, the phases until then, and
     the seconds until its end; nothing where it found the same code on both sides."""
-    timings = Path(folder, ".perfcli", "timings")
+    timings, runs = (Path(folder, ".perfcli", name) for name in ("timings", "runs"))
+    earlier = set(runs.glob("*.json"))
     known = set(timings.glob("*.jsonl"))
     started = time.perf_counter()
     log = Path(folder, "log")
@@ -133,6 +156,10 @@ def watch_start(folder: str, arguments: list[str]) -> dict[str, Any]:
         "seconds": seconds,
         "whole": time.perf_counter() - started,
         "phases": lines.get("start", []),
+        "compile_seconds": [
+            json.loads(path.read_text())["run"]["compile_seconds"]
+            for path in sorted(set(runs.glob("*.json")) - earlier)
+        ],
     }
 
 

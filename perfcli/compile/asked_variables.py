@@ -7,6 +7,7 @@ way to ask for one, ``os.getenv``, ``environ.get``, ``in``, ends in ``os._Enviro
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
@@ -119,9 +120,13 @@ def _asks_user() -> bool:
         frame = frame.f_back  # type: ignore[assignment]
     if frame is None:
         return False
-    file = frame.f_code.co_filename
+    loaded = tuple(name for name in _OURS if name in sys.modules)
+    return _is_users(frame.f_code.co_filename, loaded)
+
+
+@functools.cache  # torch asks ten thousand times while it compiles a small model
+def _is_users(file: str, loaded: tuple[str, ...]) -> bool:
     library = f"{sysconfig.get_path('stdlib')}{os.sep}"
     is_pythons = file.startswith((library, "<frozen")) and "-packages" not in file
-    modules = [sys.modules[name] for name in _OURS if name in sys.modules]
-    folders = [f"{Path(str(module.__file__)).parent}{os.sep}" for module in modules]
+    folders = [f"{Path(str(sys.modules[name].__file__)).parent}{os.sep}" for name in loaded]
     return not is_pythons and not file.startswith(tuple(folders))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,9 @@ from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
 from perfcli.model import CompileRequest, MeasureRequest, SideName
 
+AHEAD_SHARE, MOST_AHEAD = 4, 8
+"""Of the processors, those that compile one side's kernels: the other side's and the report's are
+compiled at the same time."""
 WARM_STEPS = 3
 """After the step that compiles: allocators, autotuners and caches have settled by then."""
 
@@ -99,18 +103,21 @@ def prepare(
     asked = request.compile
     phases = phases or Phases(request.side, lambda phase: None)
     turnstile = turnstile or Turnstile("", lambda: None)
+    capture = Capture()
+    compiling = ExitStack()
+    if asked.device == "cuda" and importlib.util.find_spec("triton") is not None:
+        compiling.enter_context(_compile_ahead(asked, capture))
     _use_device(request)
     tracing.generate_here()
     cpp_cache.keep_cpp_work(asked.cache_dir)
     if asked.device == "cuda":
         key_caches_by_version()  # as where its kernels were compiled for the report
     tracing.set_options(asked.variant.options)
-    with translate_out_of_memory(request.side, asked):
+    with translate_out_of_memory(request.side, asked), compiling:
         # The same weights and inputs on both sides, whatever was drawn before.
         torch.manual_seed(request.seed)
         with torch.device(asked.device):
             built = build_users_workload(asked)
-        capture = Capture()
         compiled = tracing.compile_call(built.workload, asked.dynamic)
         step = Step(request, built, capture, compiled)
         started = time.monotonic()
@@ -122,12 +129,28 @@ def prepare(
             phases.timing_kernels() if asked.device == "cuda" else nullcontext(),
         ):
             _run_first(step)
+        compiling.close()
         turnstile.enter()
         step.compile_seconds = time.monotonic() - started
         if request.cpus:  # not while compiling: both sides would share these cores
             _pin(request.cpus)
         step.warm()
     return step
+
+
+@contextmanager
+def _compile_ahead(asked: CompileRequest, capture: Capture) -> Iterator[None]:
+    """Have other processes compile the kernels that are captured in the block."""
+    from perfcli.compile.binaries.ahead import BinariesAhead
+
+    assert asked.target is not None, "a cuda request names its target"
+    ahead = BinariesAhead(min(max(asked.jobs // AHEAD_SHARE, 1), MOST_AHEAD), asked.target)
+    capture.on_kernel = ahead.submit
+    try:
+        with ahead.loading():
+            yield
+    finally:
+        ahead.close()
 
 
 def _pin(cpus: Iterable[int]) -> None:

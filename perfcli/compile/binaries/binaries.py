@@ -80,7 +80,7 @@ def compile_kernels(
         if stored is not None and not 0 < stored.given_up_after < allowed_seconds():
             found[number] = stored
             if os.environ.get("TRITON_CACHE_DIR") == str(cache_dir / "triton"):
-                _keep_binaries(each, target)
+                keep_binaries(each, target)
         else:
             paths[number], running[number] = path, _compile(each, target)
     answers: dict[int, list[BinaryFacts]] = {}
@@ -102,7 +102,7 @@ def compile_kernels(
     return [found[number] for number in range(len(definitions))]
 
 
-def _keep_binaries(definition: Definition, target: Target) -> None:
+def keep_binaries(definition: Definition, target: Target) -> None:
     """Have Triton's cache hold the binaries of a kernel whose facts are known, for who loads
     them."""
     with suppress(Exception):  # who loads them says what is wrong

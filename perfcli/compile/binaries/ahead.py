@@ -1,0 +1,93 @@
+"""Has other processes compile the binaries of Triton kernels while this one still generates code,
+and lets it load each kernel once its binaries are there.
+
+Two processes that generate the same kernels at the same time, and share Inductor's folder of
+caches, compile each of them once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from perfcli.compile.binaries.binaries import keep_binaries, prepare_process
+from perfcli.compile.capture.captured import CapturedKernel
+from perfcli.compile.capture.definition import Definition
+from perfcli.compile.stand_in.device import install_triton_driver
+from perfcli.model import Target
+
+
+class BinariesAhead:
+    """Holds ``jobs`` processes, which are forked when it is made: before a device is used. Their
+    failures are left to who loads a kernel, and then compiles it."""
+
+    def __init__(self, jobs: int, target: Target) -> None:
+        self._target = target
+        self._begun: dict[str, tuple[Definition, Future[bool]]] = {}
+        context = multiprocessing.get_context("fork")
+        self._executor = ProcessPoolExecutor(jobs, context, _prepare, (target,))
+        self._executor.submit(os.getpid).result()  # forks all of them now
+
+    def submit(self, kernel: CapturedKernel) -> None:
+        definition = kernel.definition
+        if definition.language == "triton" and definition.source not in self._begun:
+            with suppress(RuntimeError):  # a process was killed
+                work = self._executor.submit(_compile, definition, self._target, waits=False)
+                self._begun[definition.source] = definition, work
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Let kernels that are loaded in the block wait for their binaries."""
+        from torch._inductor.async_compile import AsyncCompile
+
+        original: Any = AsyncCompile.triton
+
+        @functools.wraps(original)
+        def triton(its: Any, name: str, source: str, *rest: Any, **options: Any) -> Any:
+            self._wait(source.strip())
+            return original(its, name, source, *rest, **options)
+
+        AsyncCompile.triton = triton
+        try:
+            yield
+        finally:
+            AsyncCompile.triton = original
+
+    def _wait(self, source: str) -> None:
+        definition, work = self._begun.pop(source, (None, None))
+        if definition is None or work is None:
+            return
+        with suppress(Exception):  # who loads it says what is wrong
+            if not work.result():
+                self._executor.submit(_compile, definition, self._target, waits=True).result()
+
+    def close(self) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+
+def _prepare(target: Target) -> None:
+    install_triton_driver(target)  # that of the device would be asked whether there is one
+    prepare_process(lambda text: None)
+
+
+def _compile(definition: Definition, target: Target, waits: bool) -> bool:
+    """Have Triton's cache hold a kernel's binaries. Return whether it does: unless it ``waits``, a
+    kernel that another process is compiling is left to that."""
+    folder = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"], "compiling")
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(definition.source.encode()).hexdigest()
+    with (folder / name).open("w") as claim:
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        keep_binaries(definition, target)
+    return True

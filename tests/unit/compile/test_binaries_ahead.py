@@ -1,0 +1,96 @@
+"""Binaries that other processes compile while code is generated."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from handmade_triton import KERNEL
+
+pytest.importorskip("torch")
+
+from torch._inductor.async_compile import AsyncCompile
+
+from perfcli.compile.binaries import ahead
+from perfcli.compile.binaries.ahead import BinariesAhead
+from perfcli.compile.capture.captured import CapturedKernel
+from perfcli.compile.capture.definition import Definition
+from perfcli.machine import targets
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    return tmp_path
+
+
+def kernel(text: str) -> CapturedKernel:
+    return CapturedKernel("double", Definition("double", "triton", text.strip(), "pointwise"))
+
+
+def load(
+    made: BinariesAhead, monkeypatch: pytest.MonkeyPatch, look: Path, *texts: str
+) -> list[int]:
+    """How many binaries there are whenever a kernel begins to be loaded: it has two launch
+    configurations."""
+    counted: list[int] = []
+
+    def count(_its: object, name: str, source: str, **_options: object) -> str:
+        counted.append(len(list(look.glob("*/*.cubin"))))
+        return name
+
+    monkeypatch.setattr(AsyncCompile, "triton", count)
+    with made.loading():
+        for text in texts:
+            assert AsyncCompile().triton("double", text, device_str="cuda") == "double"
+    return counted
+
+
+def test_a_kernel_is_loaded_once_its_binary_is_there(
+    caches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = BinariesAhead(1, targets.get("h200"))
+    try:
+        made.submit(kernel(KERNEL))
+        assert load(made, monkeypatch, caches / "triton", KERNEL, "never seen") == [2, 2]
+    finally:
+        made.close()
+
+
+def test_what_another_process_compiles_is_waited_for(
+    caches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held, then let go when the kernel is to be loaded: only then it is compiled here."""
+    made = BinariesAhead(1, targets.get("h200"))  # what it forks shares no claim that comes later
+    folder = caches / "inductor" / "compiling"
+    folder.mkdir(parents=True)
+    claim = (folder / hashlib.sha256(KERNEL.strip().encode()).hexdigest()).open("w")
+    fcntl.flock(claim, fcntl.LOCK_EX)
+    try:
+        made.submit(kernel(KERNEL))
+        (_, work) = made._begun[KERNEL.strip()]
+        assert work.result(60) is False
+        assert not list((caches / "triton").glob("*/*.cubin"))
+        claim.close()
+        assert load(made, monkeypatch, caches / "triton", KERNEL) == [2]
+    finally:
+        made.close()
+
+
+def test_a_process_that_dies_keeps_nobody_waiting(
+    caches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "keep_binaries", lambda *_: os._exit(1))
+    made = BinariesAhead(1, targets.get("h200"))
+    try:
+        made.submit(kernel(KERNEL))
+        made.submit(kernel(KERNEL.replace("* 2", "* 3")))
+        assert load(made, monkeypatch, caches / "triton", KERNEL) == [0]
+    finally:
+        made.close()
