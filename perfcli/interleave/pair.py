@@ -222,11 +222,15 @@ class Race:
         self, workers: dict[SideName, MeasuringWorker], process: int
     ) -> dict[SideName, Prepared]:
         """Return both workers warm. They get ready at the same time; on a GPU one at a time uses
-        the device (``measure.turnstile``)."""
+        the device (``measure.turnstile``). Groups of ranks, which have several devices each, get
+        ready one after the other."""
         found: dict[SideName, Prepared] = {}
-        for side in SIDES:
+        several = self.plan.base.compile.world > 1
+        for side in SIDES if not several else ():
             workers[side] = self._started(side)
         for side in SIDES:
+            if several:
+                workers[side] = self._started(side)
             found[side] = replace(workers[side].prepare(), process=process)
         for side in SIDES:
             self.measured.prepared.append(found[side])

@@ -34,6 +34,11 @@ class Runs:
         self._workload: Workload = step.built.workload
         self.why = ""
 
+    @property
+    def among_ranks(self) -> bool:
+        """Return whether each run is one of all ranks of a process group."""
+        return self._step.request.rank is not None
+
     def compiled(self) -> Results:
         """Run the compiled workload. Raises whatever the step raises."""
         return self._run(self._step.compiled, self._workload)

@@ -133,7 +133,8 @@ class MeasuredSide:
         gc.collect()
         gc.freeze()
         fixed = why_unmovable() if self._device != "cuda" else ""
-        if self._device != "cuda" and not fixed:
+        # Another layout takes more steps, and all ranks of a group have to run as many.
+        if self._device != "cuda" and not fixed and request.rank is None:
             self._layout = Layout(step, request.seed, used.peak_allocated_bytes)
         step.warm()
         device_seconds = self._replay.warm() if self._replay is not None else None

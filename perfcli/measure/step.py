@@ -17,7 +17,7 @@ from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
 from perfcli.loading.tracebacks import show
-from perfcli.measure import room
+from perfcli.measure import ranks, room
 from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
 from perfcli.model import CompileRequest, MeasureRequest, SideName
@@ -108,6 +108,8 @@ def prepare(
     if asked.device == "cuda" and importlib.util.find_spec("triton") is not None:
         compiling.enter_context(_compile_ahead(asked, capture))
     _use_device(request)
+    if request.rank is not None:
+        ranks.join_group(request)
     tracing.generate_here()
     cpp_cache.keep_cpp_work(asked.cache_dir)
     if asked.device == "cuda":
@@ -246,9 +248,11 @@ def storages(step: Step) -> list[tuple[int, int]]:
     tensors: list[Any] = _pytree.tree_leaves((workload.inputs, dict(workload.kwargs)))
     for module in modules_of(workload.call):
         tensors += [*module.parameters(), *module.buffers()]
+    # Of a DTensor, this rank's part.
+    parts = (getattr(tensor, "_local_tensor", tensor) for tensor in tensors)
     found = (
         tensor.untyped_storage()
-        for tensor in tensors
+        for tensor in parts
         if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided
     )
     return sorted({(storage.data_ptr(), storage.nbytes()) for storage in found if storage.nbytes()})

@@ -25,6 +25,17 @@ empty where nothing does, as on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
+class RankPlace:
+    """Says which rank of its side's process group a worker is, and how it finds the others."""
+
+    number: int
+    store: str
+    """A file in which the ranks of a side find each other."""
+    port: int
+    """``MASTER_PORT``, for a model that opens a store of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureRequest:
     """Holds everything a measuring worker needs to get ready. Both sides of a pair get the same
     seed: the same weights and inputs."""
@@ -53,6 +64,8 @@ class MeasureRequest:
     uses it as it likes."""
     clocks: Clocks = "both"
     """Whose time is asked for. Without the device's, no CUDA graph is taken of the step."""
+    rank: RankPlace | None = None
+    """None where the request is for the whole process group, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +193,8 @@ class Prepared:
     """The user's own files that it imported; empty where it is stored."""
     phases: tuple[StartPhase, ...] = ()
     """How it got ready; empty where it is stored (``Measurement.start``)."""
+    ranks: tuple[Machine, ...] = ()
+    """Where each rank of a process group ran; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +225,8 @@ class Turn:
     state: DeviceState | None = None
     preempted: tuple[int, ...] = ()
     """CPU: how often the system took a core from the process during each timed step."""
+    ranks: tuple[tuple[float, ...], ...] = ()
+    """The ``seconds`` of each rank of a process group, of which the slowest counts."""
 
     @property
     def calm(self) -> tuple[float, ...]:

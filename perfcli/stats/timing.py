@@ -4,6 +4,7 @@ left."""
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ from perfcli.model import (
     Run,
     TimeChange,
     Timing,
+    Turn,
 )
 from perfcli.stats import floor, parts, series, stopping, verdict
 from perfcli.stats.parts import Part, _TimedPart
@@ -127,6 +129,7 @@ def derive(
         notes=(
             *measurement.notes,
             *_describe_exchange(measurement, "device" if clock == "graph" else "step"),
+            *_describe_ranks(measurement),
             *_describe_dropped(series.step_series(measurement.rounds).dropped, incomplete),
         ),
     )
@@ -280,6 +283,33 @@ def _describe_exchange(measurement: Measurement, kind: RoundKind) -> list[str]:
         return [f"{where}; ended before they exchanged these, so there is nothing to compare"]
     differs = f"{units.percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'}"
     return [f"{where}, exchanged half-way: on {theirs} a step takes {differs}, which cancels out"]
+
+
+def _describe_ranks(measurement: Measurement) -> list[str]:
+    """Say where the ranks of a process group ran, and how often each side's slowest was the same
+    one."""
+    worker = measurement.of("head")
+    if worker is None or not worker.ranks:
+        return []
+    where = ", ".join(f"{measurement.device}:{_place(machine)}" for machine in worker.ranks)
+    turns = {
+        "base": [r.base for r in measurement.rounds if r.kind == "step"],
+        "head": [r.head for r in measurement.rounds if r.kind == "step"],
+    }
+    slowest = [f"{side}: {text}" for side, of in turns.items() if (text := _name_slowest(of))]
+    text = f"{len(worker.ranks)} ranks on {where}; a step takes as long as its slowest rank"
+    return ["; ".join([text, *slowest])]
+
+
+def _name_slowest(turns: Iterable[Turn]) -> str:
+    """Return ``rank 1 in 83 % of steps``, of the rank that was slowest most often."""
+    found = Counter(
+        steps.index(max(steps)) for turn in turns for steps in zip(*turn.ranks, strict=True)
+    )
+    if not found:
+        return ""
+    rank, times = found.most_common(1)[0]
+    return f"rank {rank} in {units.percent(round(times / found.total(), 2))} of steps"
 
 
 def _place(machine: Machine) -> int:

@@ -29,7 +29,7 @@ FOLDER = Path(".perfcli") / "timings"
 # 1  header; lines {"prepared": …}, {"round": …}, {"end": …}
 # 2  a line {"start": …} before the first round
 # 3  rounds of kind "device"; device_clock, device_seconds and no_graph of workers
-# 4  half of rounds
+# 4  half of rounds; ranks of workers and turns
 FORMAT = 4
 KIND = "measurement"
 

@@ -75,8 +75,8 @@ class LiveWorker:
             environment = _environment(request, self._folder, caches)
             python, current = request.compile.variant.python, request.compile.folder
             self._channel = Channel(python, environment, self._folder, OutOfMemory, current)
-            if request.compile.device == "cuda":
-                # Of one device, whatever torch uses it.
+            if request.compile.device == "cuda" and request.rank is None:
+                # Of one device, whatever torch uses it. Ranks would wait for each other in turn.
                 name = f"device-{request.device_index or 0}"
                 request = replace(request, turnstile=str(caches.parent / name))
             self._channel.send(protocol.encode({"measure": request}))
@@ -97,6 +97,11 @@ class LiveWorker:
         channel.give(max(TURN_SECONDS, TURN_TIMES * expected), advice="")
         channel.send(protocol.encode(protocol.plain(ask)))
         return self._decoded(self._reply("turn").turn, Turn)
+
+    def kill(self) -> None:
+        """End the process from another thread: who waits for it notices."""
+        if self._channel is not None:
+            self._channel.kill()
 
     def close(self) -> None:
         if self._channel is not None:

@@ -37,6 +37,7 @@ from perfcli.names import public
 from perfcli.storing import store, timings
 from perfcli.worker.live import Starter
 from perfcli.worker.process import find_triton_cache
+from perfcli.worker.ranks import RankGroup
 from perfcli.worker.roles import MeasuringWorker, Phase, Progress, StartWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
@@ -236,7 +237,13 @@ def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> 
         caches = folder / names[request.side]
         caches.mkdir(parents=True, exist_ok=True)
         starter = Starter(caches, timeout)
-        return _OwnFiles(request, lambda placed: starter(placed, told), worktrees)
+
+        def start_one(placed: MeasureRequest) -> MeasuringWorker:
+            if placed.compile.world > 1:
+                return RankGroup(placed, told, starter)
+            return starter(placed, told)
+
+        return _OwnFiles(request, start_one, worktrees)
 
     return Bench(start, folder=None if stays else folder, worktrees=worktrees)
 
@@ -250,7 +257,8 @@ def open_ahead(setting: Setting, jobs: Sequence[Job], context: Context) -> Bench
     long. Nothing is lost but processor time where these turn out to be the same. Return None where
     there are too few cores for that, or nothing will be measured."""
     few = len(os.sched_getaffinity(0)) < _MANY_CORES
-    if few or setting.fake is not None or why_not(jobs, setting):
+    several = any(job.request.world > 1 for job in jobs)
+    if few or several or setting.fake is not None or why_not(jobs, setting):
         return None
     place = open_bench(setting, jobs, context.timeout)
     plan = setting.plan(jobs)

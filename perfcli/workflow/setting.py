@@ -101,7 +101,7 @@ class Setting:
             device_index=index if self.device == "cuda" else None,
             cuda_graph=self.asked.cuda_graph,
             flush_l2=self.asked.flush_l2,
-            clocks=self.asked.clocks or "both",
+            clocks="step" if compiled.world > 1 else self.asked.clocks or "both",
         )
 
 
@@ -124,11 +124,17 @@ def settle(question: Question, asked: MeasuringOptions, context: Context) -> Set
         asked.refuse("no GPU here to measure on, and no --device cpu")
         return None
     _check(device, asked)
+    if question.world > 1:
+        _check_ranks(question.world, asked)
     plan = context.fake_plan
     fake = measuring.parse(plan)
     if plan and fake is None:
         return None
-    threads, cpus = _cores(asked.threads) if device == "cpu" else (None, ())
+    if reason := _too_few(device, question.world, asked.threads or 1):
+        asked.refuse(reason)
+        context.notes.warn(f"not measured: {reason}")
+        return None
+    threads, cpus = _cores(asked.threads, question.world) if device == "cpu" else (None, ())
     return Setting(
         asked=asked,
         device=device,
@@ -193,15 +199,40 @@ def _check_places(device: Device, asked: MeasuringOptions) -> None:
             )
 
 
-def _cores(threads: int | None) -> tuple[int, tuple[int, ...]]:
-    """Return the cores to pin to: one unless more are asked for, and the last ones, since
-    interrupts and most of what else runs take the first."""
+def _check_ranks(world: int, asked: MeasuringOptions) -> None:
+    """Raise PerfcliError for options that a process group can't have: each rank has its own GPU,
+    and waits for others in the middle of a step."""
+    if asked.clocks == "device":
+        raise PerfcliError(
+            f"--time device: ranks wait for each other on the device, so with --world {world} the "
+            "step decides; leave out --time"
+        )
+    names = ("--a-device", "--b-device", "--cuda-graph", "the second device of --device")
+    if typed := [name for name in names if name in asked.typed]:
+        raise PerfcliError(f"--world {world} has one GPU for each rank: leave out {typed[0]}")
+
+
+def _too_few(device: Device, world: int, threads: int) -> str:
+    """Return why so many ranks can't be measured here; empty where they can."""
+    if world == 1:
+        return ""
+    here = driver.device_count() if device == "cuda" else len(os.sched_getaffinity(0)) // threads
+    if world <= here:
+        return ""
+    word = "a GPU" if device == "cuda" else units.plural(threads, "core")
+    there = units.plural(here, "rank")
+    return f"--world {world} needs {word} for each rank, and this machine has enough for {there}"
+
+
+def _cores(threads: int | None, world: int = 1) -> tuple[int, tuple[int, ...]]:
+    """Return the cores to pin to: one for each rank unless more are asked for, and the last ones,
+    since interrupts and most of what else runs take the first."""
     usable = sorted(os.sched_getaffinity(0))
     wanted = threads or 1
     if wanted > len(usable):
         cores = units.plural(len(usable), "core")
         raise PerfcliError(f"--threads {wanted}: only {cores} can be used here")
-    return wanted, tuple(usable[-wanted:])
+    return wanted, tuple(usable[-wanted * world :])
 
 
 def why_not(jobs: Sequence[Job], setting: Setting) -> str:

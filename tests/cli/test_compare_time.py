@@ -511,6 +511,53 @@ def test_a_torch_without_cuda_is_not_measured_on_the_gpu(
     assert why_not(make_jobs(Question("rmsnorm"), [Side()], with_cuda), setting) == ""
 
 
+# --- ranks -----------------------------------------------------------------------------------
+
+RANKS = ("compare", "rmsnorm", *MIX, "--device", "cpu", "--world")
+
+
+def test_ranks_have_a_core_each_and_one_clock(
+    timed: Any, a_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 4, 6})
+    made = started(monkeypatch)
+    assert timed("ratio=1.05", *RANKS, "2").code == 1
+    base, head = made[0].started
+    assert (base.cpus, base.threads, base.compile.world) == ((4, 6), 1, 2)
+    assert head.cpus == base.cpus
+    assert timed("ratio=1.05", *GPU, "--device", "cuda", "--world", "2").code == 1
+    assert (made[1].started[0].clocks, made[1].started[0].cpus) == ("step", ())
+
+
+def test_fewer_devices_than_ranks_is_one_line(timed: Any, a_gpu: None) -> None:
+    gpu = ("compare", "rmsnorm", *MIX, "--device", "cuda", "--world", "8")
+    result = timed("ratio=1", *gpu)
+    assert result.out.split()[0] not in ("SLOWER", "FASTER")
+    assert (
+        "not measured: --world 8 needs a GPU for each rank, and this machine has enough for 2 ranks"
+    ) in " ".join(result.err.split())
+    assert files() == []
+    asked = timed("ratio=1", *gpu, "--budget", "3")
+    assert asked.code == 2
+    assert "enough for 2 ranks: leave out --budget" in asked.complaint
+    cores = timed("ratio=1", *RANKS, "4000", "--threads", "2")
+    assert "needs 2 cores for each rank" in cores.complaint
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (("--time", "device"), "with --world 2 the step decides"),
+        (("--cuda-graph",), "leave out --cuda-graph"),
+        (("--b-device", "1"), "leave out --b-device"),
+    ],
+)
+def test_what_ranks_can_not_have(timed: Any, a_gpu: None, typed: Any, says: str) -> None:
+    result = timed("ratio=1", *GPU, "--device", "cuda", "--world", "2", *typed)
+    assert result.code == 2
+    assert says in result.complaint
+
+
 # --- progress --------------------------------------------------------------------------------
 
 

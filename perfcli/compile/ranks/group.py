@@ -59,19 +59,25 @@ def install(world: int, begins: bool, mode: Any, capture: Capture) -> None:
         group.begin()
 
 
-def describe_rank(world: int) -> dict[str, str]:
-    """Return the variables that torchrun sets for rank 0."""
+def answer_begin(world: int) -> None:
+    """Let a program that begins a process group keep the one that there is, of ``world`` ranks. It
+    raises UserCodeFailed where it asks for another number of them."""
+    _replace_everywhere("init_process_group", _Group(world, None, None).begin)
+
+
+def describe_rank(world: int, rank: int = 0, port: int = 29500) -> dict[str, str]:
+    """Return the variables that torchrun sets for a rank of the first machine."""
     local = str(min(world, RANKS_PER_MACHINE))
     return {
-        "RANK": "0",
-        "LOCAL_RANK": "0",
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
         "GROUP_RANK": "0",
-        "ROLE_RANK": "0",
+        "ROLE_RANK": str(rank),
         "WORLD_SIZE": str(world),
         "LOCAL_WORLD_SIZE": local,
         "ROLE_WORLD_SIZE": str(world),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29500",
+        "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": "perfcli",
     }
 
@@ -95,7 +101,7 @@ def begin_anew() -> None:
 
 
 class _Group:
-    def __init__(self, world: int, original: Callable[..., Any], store: Any) -> None:
+    def __init__(self, world: int, original: Callable[..., Any] | None, store: Any) -> None:
         self._world = world
         self._original = original
         self._store = store
@@ -109,7 +115,7 @@ class _Group:
         given |= dict(zip(names, args, strict=False))
         asked = given.get("world_size", -1)
         world = self._choose_world(-1 if asked is None else int(asked), str(backend or ""))
-        if dist.is_initialized():
+        if dist.is_initialized() or self._original is None:
             return
         self._original("fake", store=self._store(), world_size=world, rank=0)
 

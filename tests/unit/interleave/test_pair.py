@@ -175,7 +175,9 @@ def test_a_race_is_one_pair_of_processes() -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_both_sides_start_before_either_gets_ready(device: str) -> None:
+@pytest.mark.parametrize("world", [1, 2])
+def test_both_sides_start_before_either_gets_ready(device: str, world: int) -> None:
+    """But for groups of ranks, of which each needs all devices."""
     happened = []
     start = starter()
 
@@ -191,8 +193,15 @@ def test_both_sides_start_before_either_gets_ready(device: str) -> None:
         worker.prepare = preparing  # type: ignore[method-assign]
         return worker
 
-    Race(plan(device=device), noted, never, Kept(), clock=start.clock).run()
-    assert happened == ["start base", "start head", "prepare base", "prepare head"]
+    asked = plan(device=device)
+    requests = [
+        replace(side, compile=replace(side.compile, world=world))
+        for side in (asked.base, asked.head)
+    ]
+    asked = replace(asked, base=requests[0], head=requests[1])
+    Race(asked, noted, never, Kept(), clock=start.clock).run()
+    at_once = ["start base", "start head", "prepare base", "prepare head"]
+    assert happened == (at_once if world == 1 else [at_once[n] for n in (0, 2, 1, 3)])
 
 
 def test_phases_are_told_with_their_side() -> None:

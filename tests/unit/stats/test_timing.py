@@ -261,3 +261,10 @@ def test_what_was_interrupted_within_a_second_decides_nothing(seconds: float, br
     assert timing.is_broken_off(made) is broken
     assert not timing.is_broken_off(replace(made, stopped="budget"))
     assert timing.is_broken_off(replace(made, step=replace(step, low=None)))
+
+
+def test_the_rank_that_is_slowest_most_often_is_named() -> None:
+    slow = Turn((2.0, 2.0), ranks=((1.0, 2.0), (2.0, 1.0)))
+    slower = Turn((2.0,), ranks=((1.0,), (2.0,)))
+    assert timing._name_slowest([slow, slower]) == "rank 1 in 67 % of steps"
+    assert timing._name_slowest([Turn((1.0,))]) == ""
