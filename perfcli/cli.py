@@ -50,6 +50,7 @@ COMMANDS = {
         "bisect-commits": "Find the commit that made it slower.",
         "sweep": "Compile many variants and put them side by side.",
         "tune": "Find the options that make a model fastest.",
+        "apply": "Run a program with tuned options, or print them.",
         "knobs": "Search torch's options, or compare two releases.",
     },
     "Measure": {

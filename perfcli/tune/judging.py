@@ -59,6 +59,7 @@ class Estimating:
     forge: Forge
     default: Run | None = None
     seconds: float = 0.0
+    _class: str = ""
 
     def begin(self) -> None:
         """Compile the default, which all else is held against.
@@ -67,9 +68,9 @@ class Estimating:
         """
         forge = self.forge
         settings = forge.space.settings(frozenset())
+        self._class = class_of(forge, settings)
         forge.read = self._read
-        run = forge.compile(settings, class_of(forge, settings))
-        self.default = run
+        self.default = forge.compile(settings, self._class)
 
     def compile(self, wanted: Iterable[Settings]) -> None:
         self.forge.codes(list(wanted))
@@ -102,8 +103,10 @@ class Estimating:
                     f"the time of a step is not known on {where}: no GPU like it was calibrated"
                 )
             self.seconds = step.base.seconds
-            # Values of other constants are no answers.
-            forge.metric = replace(SURE_TIME, name=f"{SURE_TIME.name} {step.base.constants}")
+            # What is known from other searches is no answer: by other constants, or against another
+            # default.
+            name = f"{SURE_TIME.name} {step.base.constants} {self._class}"
+            forge.metric = replace(SURE_TIME, name=name)
         found = _estimate(self.default or run, run)
         name = forge.metric.name
         parts = zip(_PARTS, (found.ratio, found.low, found.high), strict=True)
