@@ -18,7 +18,7 @@ from perfcli import cli
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 # Commands whose page has another name.
-PAGE_OF = {"bisect-config": "bisect", "init-ci": "ci", "targets": "calibrate"}
+PAGE_OF = {"bisect-config": "bisect", "init-ci": "ci", "targets": "calibrate", "apply": "tune"}
 
 
 def prose(page: Path) -> str:

@@ -40,9 +40,7 @@ def begin(folder: str) -> None:
 class _Applying:
     """A finder that has more done after some modules than their own code."""
 
-    def __init__(
-        self, folder: str, options: Mapping[str, Any], patches: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, folder: str, options: Mapping[str, Any], patches: Mapping[str, Any]) -> None:
         self._folder = folder
         self._patches = patches
         self._options: dict[str, dict[str, Any]] = {}

@@ -28,7 +28,7 @@ from perfcli.options.performance import Changes, InstalledKnob
 from perfcli.search.drive import Ledger, budget
 from perfcli.search.question import Subset
 from perfcli.search.result import Improvement
-from perfcli.tune.answer import Ratio, Share, Tried, Tuned
+from perfcli.tune.answer import Ratio, Share, Source, Tried, Tuned
 from perfcli.tune.judging import SURE_TIME, Estimating, Judge, Measuring
 from perfcli.tune.smallest import find_smallest, look_with
 from perfcli.worker.roles import Generator
@@ -222,7 +222,8 @@ class _Tuning:
             sure = [t for t in near if t.measured is not None and judge.is_sure(t.measured)]
             fastest = min(sure, key=lambda t: t.measured.high if t.measured else 1.0, default=None)
             chosen = fastest.keys if fastest else frozenset()
-        found = replace(blank, tried=tuple(near), alone=tuple(alone))
+        source: Source = "measured" if isinstance(judge, Measuring) else "estimated"
+        found = replace(blank, source=source, tried=tuple(near), alone=tuple(alone))
         if not chosen:
             hopeful = any(tried.known.gain > 0 for tried in near)
             return replace(found, verdict="unsure" if hopeful else "default")
@@ -232,7 +233,6 @@ class _Tuning:
         return replace(
             found,
             verdict="faster",
-            source="measured" if isinstance(judge, Measuring) else "estimated",
             options=options,
             patched=tuple(patches),
             against_default=judge.against_default(options),
