@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfcli.errors import PerfcliError
+from perfcli.model import OptionValue
 from perfcli.options import files
 
 
@@ -22,7 +23,7 @@ def test_tables_and_dotted_names_are_the_same(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    options = {
+    options: dict[str, OptionValue] = {
         "online_softmax": False,
         "triton.max_tiles": 2,
         "min_overlap_ratio": 0.5,
