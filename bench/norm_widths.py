@@ -58,7 +58,7 @@ def draw_problems(draws: int, seed: int) -> list[Problem]:
 
 
 def list_plans(problem: Problem, target: Target) -> dict[str, LaunchPlan]:
-    """Return what is planned, other variants, and other cuts of the persistent backward."""
+    """Return what is planned, other variants, and other cuts into persistent programs."""
     family = registry.family(problem.operation.split("-")[0])
     plans = {"ours": family.plan(problem, target, None)}
     for variant in family.variants:
@@ -68,8 +68,7 @@ def list_plans(problem: Problem, target: Target) -> dict[str, LaunchPlan]:
             except PerfcliError:
                 continue
             plans[f"variant {variant.name}"] = plan
-    if problem.operation.endswith("backward"):
-        plans |= _list_cuts(problem, target)
+    plans |= _list_cuts(problem, target)
     seen: list[Any] = []
     distinct = {}
     for name, plan in plans.items():
@@ -81,14 +80,15 @@ def list_plans(problem: Problem, target: Target) -> dict[str, LaunchPlan]:
 
 def _list_cuts(problem: Problem, target: Target) -> dict[str, LaunchPlan]:
     """Return the best cut for each number of threads, whatever the planner thinks of the others."""
-    cuts = import_module("perfcli.kernels._norms.backward_plan")
+    cuts = import_module("perfcli.kernels._norms.cuts")
+    plan = import_module("perfcli.kernels._norms.plan")
     best: dict[int, tuple[float, Any]] = {}
     for blocks in cuts.candidates(problem, target):
         reached = cuts.estimate_efficiency(problem, target, blocks)
         if reached > best.get(blocks.threads, (0.0, None))[0]:
             best[blocks.threads] = (reached, blocks)
     return {
-        f"{threads} threads": cuts.persistent(problem, target, blocks, f"{reached:.2f}")
+        f"{threads} threads": plan.launches(problem, target, blocks, f"{reached:.2f}")
         for threads, (reached, blocks) in best.items()
     }
 

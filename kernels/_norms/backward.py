@@ -16,6 +16,7 @@ import triton.language as tl
 
 from .._words import pack, unpack
 from .exchange import await_words
+from .lanes import has_column, lanes_at, lead_of, load_tiles, own, rows_of, store_tile
 from .rows import opaque
 
 
@@ -62,17 +63,6 @@ def _statistics(mean, rstd, row, present, MEAN: tl.constexpr):
 
 
 @triton.jit
-def _start(row, STRIDE: tl.constexpr, VECTOR: tl.constexpr, PEEL: tl.constexpr):
-    """Return the element where a row begins, or with ``PEEL`` the multiple of ``VECTOR`` at or
-    before it: visibly one, so that 16 bytes are loaded at a time."""
-    start = tl.cast(row, tl.int64) * STRIDE
-    if PEEL:
-        return start // VECTOR * VECTOR
-    else:
-        return start
-
-
-@triton.jit
 def _pair_of_part(
     x, dy, weight, source, mean, rstd, part, lead, end, tiles,
     COLUMNS: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr, MEAN: tl.constexpr,
@@ -95,6 +85,58 @@ def _pair_of_part(
     return tl.sum(tl.sum(one, axis=1), axis=0), tl.sum(tl.sum(two, axis=1), axis=0)
 
 
+@triton.jit
+def _told_by_all(
+    mine, x, dy, weight, words, first_row, source, mean, rstd, lead, end, tiles, parts,
+    COLUMNS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr, PADDED: tl.constexpr,
+    TILE: tl.constexpr, MEAN: tl.constexpr, POLLS: tl.constexpr,
+):  # fmt: skip
+    """Return a row's two sums, from the words of all its programs."""
+    told = words + tl.cast(first_row, tl.int64) * PARTS
+    seen, missing = await_words(told, parts, mine, PADDED, POLLS)
+    # Every warp polls for itself; a maximum over the block makes them agree.
+    everywhere = tl.arange(0, TILE) + PARTS > 0
+    if tl.max(tl.where(everywhere, missing, 0), axis=0) > 0:
+        other = tl.arange(0, PADDED)
+        seen = tl.zeros([PADDED], tl.int64)
+        for which in tl.range(PARTS):
+            a, b = _pair_of_part(
+                x, dy, weight, source, mean, rstd, which, lead, end, tiles,
+                COLUMNS, CHUNK, TILE, MEAN,
+            )  # fmt: skip
+            seen = tl.where(other == which, pack(a, b), seen)
+    firsts, seconds = unpack(seen)
+    return tl.sum(firsts, axis=0), tl.sum(seconds, axis=0)
+
+
+@triton.jit
+def _finish_rows(
+    xs, dys, more, weights, sums, biases, to, present, part, lead, mean, scale, shift, slope,
+    COLUMNS: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
+    SURE: tl.constexpr, VECTOR: tl.constexpr, PEEL: tl.constexpr, RESIDUAL: tl.constexpr,
+    MEAN: tl.constexpr, OPAQUE: tl.constexpr, WRITE: tl.constexpr,
+):  # fmt: skip
+    """Write dx of rows whose sums are known, and return the columns' sums with them."""
+    new_sums = ()
+    new_biases = ()
+    for tile in tl.static_range(TILES):
+        x_tile = opaque(xs[tile], OPAQUE)
+        gradient = opaque(dys[tile], OPAQUE).to(tl.float32)
+        normal = _normal(x_tile, mean, scale, MEAN)
+        new_sums = new_sums + (sums[tile] + tl.where(present, gradient * normal, 0.0),)
+        if MEAN:
+            new_biases = new_biases + (biases[tile] + gradient,)
+        w = opaque(weights[tile], OPAQUE).to(tl.float32)
+        out = (gradient * w - shift - normal * slope) * scale
+        if RESIDUAL:
+            out += more[tile].to(tl.float32)
+        store_tile(
+            to, out.to(x_tile.dtype), present, part, lead, tile,
+            COLUMNS, CHUNK, TILE, SURE, VECTOR, PEEL, WRITE,
+        )  # fmt: skip
+    return new_sums, new_biases
+
+
 @triton.jit(do_not_specialize=["rows", "tiles"])
 def gradient_rows(
     x,
@@ -112,6 +154,8 @@ def gradient_rows(
     COLUMNS: tl.constexpr,
     STRIDE: tl.constexpr,
     CHUNK: tl.constexpr,
+    GROUPS: tl.constexpr,
+    FIRST: tl.constexpr,
     PARTS: tl.constexpr,
     PADDED: tl.constexpr,
     TILE: tl.constexpr,
@@ -129,139 +173,95 @@ def gradient_rows(
     WRITE: tl.constexpr,
 ):
     """Compute all gradients in one pass: ``PARTS`` persistent programs per row, each with ``CHUNK``
-    columns in ``TILES`` tiles of ``ROWS`` rows, add up the weight's gradient over all of their rows
-    and write one partial sum.
+    lanes in ``TILES`` tiles of ``ROWS`` rows (see ``lanes``), add up the weight's gradient over all
+    of their rows and write one partial sum.
 
-    ``PEEL``: rows start at any element. Lanes count from the multiple of ``VECTOR`` elements at or
-    before a row's start, so that all but its ends is read and written 16 bytes wide. ``SPACING``
-    rows later a row lies the same way: a program takes only rows that are as many apart, and the
-    lanes of its sums are the same columns in all of them. ``tiles`` is ``TILES``, as a number that
-    the compiler does not know.
+    Several programs of a row are a row behind: each tells its sums of a row, then finishes the row
+    before, whose sums the others told while it read this one. ``tiles`` is ``TILES``, as a number
+    that the compiler does not know.
     """
-    group = tl.program_id(0) // PARTS
+    group = FIRST + tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
-    groups = tl.num_programs(0) // PARTS
-    lead = 0
-    end = COLUMNS
-    if PEEL:
-        lead = (group % SPACING * STRIDE) % VECTOR
-        end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    lead, end = lead_of(group, COLUMNS, STRIDE, SPACING, VECTOR, PEEL)
     SURE: tl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
-    offset = tl.arange(0, ROWS)[:, None]
     weights = ()
     sums = ()
+    last_x = ()
+    last_dy = ()
     for tile in tl.static_range(TILES):
-        local = tile * TILE + tl.arange(0, TILE)[None, :]
-        lane = part * CHUNK + local
-        valid = (local < CHUNK) & (lane >= lead) & (lane < lead + COLUMNS)
+        lane = part * CHUNK + tile * TILE + tl.arange(0, TILE)[None, :]
+        valid = has_column(part, lead, tile, COLUMNS, CHUNK, TILE)
         weights = weights + (tl.load(weight + lane - lead, mask=valid, other=0.0),)
         sums = sums + (tl.zeros([ROWS, TILE], tl.float32),)
+        if PARTS > 1:
+            last_x = last_x + (tl.zeros([ROWS, TILE], x.dtype.element_ty),)
+            last_dy = last_dy + (tl.zeros([ROWS, TILE], x.dtype.element_ty),)
     biases = sums if MEAN else ()
+    last_mu = tl.zeros([ROWS, 1], tl.float32)
+    last_sigma = tl.zeros([ROWS, 1], tl.float32)
     items = SPACING * tl.cdiv(tl.cdiv(rows, SPACING), ROWS)
-    for item in tl.range(group, items, groups, num_stages=STAGES):
-        first_row = item // SPACING * (SPACING * ROWS) + item % SPACING
-        row = first_row + offset * SPACING
-        present = row < rows
-        source = _start(first_row, STRIDE, VECTOR, PEEL)
-        target = _start(first_row, COLUMNS, VECTOR, PEEL)
+    drained = items + GROUPS if PARTS > 1 else items
+    for item in tl.range(group, drained, GROUPS, num_stages=STAGES):
+        first_row, row, present = rows_of(item, rows, ROWS, SPACING)
+        at = lanes_at(first_row, part, STRIDE, CHUNK, TILE, ROWS, SPACING, VECTOR, PEEL)
         mu, sigma = _statistics(mean, rstd, row, present, MEAN)
-        # One address for all tiles, which lie at constant distances from it.
-        lanes = part * CHUNK + tl.arange(0, TILE)[None, :]
-        at = source + offset * (SPACING * STRIDE) + lanes
-        to = dx + (target + offset * (SPACING * COLUMNS) + lanes)
-        xs = ()
-        dys = ()
+        xs = load_tiles(x + at, present, part, end, CHUNK, TILE, TILES, SURE, READ)
+        dys = load_tiles(dy + at, present, part, end, CHUNK, TILE, TILES, SURE, READ)
+        done_row = first_row
+        done = present
+        if PARTS > 1:
+            done_row, _, done = rows_of(tl.maximum(item - GROUPS, 0), rows, ROWS, SPACING)
+            done = done & (item >= GROUPS)
+        to = lanes_at(done_row, part, COLUMNS, CHUNK, TILE, ROWS, SPACING, VECTOR, PEEL)
         more = ()
-        for tile in tl.static_range(TILES):
-            local = tile * TILE + tl.arange(0, TILE)[None, :]
-            lane = part * CHUNK + local
-            inside = present
-            if (tile + 1) * TILE > CHUNK:
-                inside = inside & (local < CHUNK)
-            if (tile + 1) * TILE > SURE:
-                inside = inside & (lane < end)
-            x_at, dy_at = x + at + tile * TILE, dy + at + tile * TILE
-            xs = xs + (tl.load(x_at, mask=inside, other=0.0, eviction_policy=READ),)
-            dys = dys + (tl.load(dy_at, mask=inside, other=0.0, eviction_policy=READ),)
-            if RESIDUAL:
-                dsum_at = dsum + at + tile * TILE
-                more = more + (tl.load(dsum_at, mask=inside, other=0.0, eviction_policy=READ),)
+        if RESIDUAL:
+            at = lanes_at(done_row, part, STRIDE, CHUNK, TILE, ROWS, SPACING, VECTOR, PEEL)
+            more = load_tiles(dsum + at, done, part, end, CHUNK, TILE, TILES, SURE, READ)
         one = tl.zeros([ROWS, TILE], tl.float32)
         two = tl.zeros([ROWS, TILE], tl.float32)
         kept_x = ()
         kept_dy = ()
         for tile in tl.static_range(TILES):
-            lane = part * CHUNK + tile * TILE + tl.arange(0, TILE)[None, :]
-            x_tile = xs[tile]
-            dy_tile = dys[tile]
-            if PEEL:  # neighbours of the row came along with its ends
-                valid = lane >= lead
-                if (tile + 1) * TILE > SURE:
-                    valid = valid & (lane < lead + COLUMNS)
-                x_tile = tl.where(valid, x_tile, 0.0)
-                dy_tile = tl.where(valid, dy_tile, 0.0)
+            x_tile = own(xs[tile], part, lead, tile, COLUMNS, CHUNK, TILE, SURE, PEEL)
+            dy_tile = own(dys[tile], part, lead, tile, COLUMNS, CHUNK, TILE, SURE, PEEL)
             w = opaque(weights[tile], OPAQUE)  # not widened once for all rows
             first, second = _pair(x_tile, dy_tile, w, mu, sigma, MEAN)
             one += first
             two += second
             kept_x = kept_x + (x_tile,)
             kept_dy = kept_dy + (dy_tile,)
-        first_sum = tl.sum(one, axis=1)[:, None]
-        second_sum = tl.sum(two, axis=1)[:, None]
         if PARTS > 1:
-            told = words + tl.cast(first_row, tl.int64) * PARTS
             mine = pack(tl.sum(tl.sum(one, axis=1), axis=0), tl.sum(tl.sum(two, axis=1), axis=0))
-            tl.atomic_xchg(told + part, mine, mask=first_row < rows, sem="relaxed")
-            seen, missing = await_words(told, tl.where(first_row < rows, PARTS, 0), PADDED, POLLS)
-            # Every warp polls for itself; a maximum over the block makes them agree.
-            everywhere = tl.arange(0, TILE) + PARTS > 0
-            if tl.max(tl.where(everywhere, missing, 0), axis=0) > 0:
-                other = tl.arange(0, PADDED)
-                seen = tl.zeros([PADDED], tl.int64)
-                for which in tl.range(PARTS):
-                    a, b = _pair_of_part(
-                        x, dy, weight, source, mu, sigma, which, lead, end, tiles,
-                        COLUMNS, CHUNK, TILE, MEAN,
-                    )  # fmt: skip
-                    seen = tl.where(other == which, pack(a, b), seen)
-            firsts, seconds = unpack(seen)
-            first_sum = tl.sum(firsts, axis=0)
-            second_sum = tl.sum(seconds, axis=0)
-        scale, shift, slope = _terms(first_sum, second_sum, sigma, eps, COLUMNS, MEAN)
-        new_sums = ()
-        new_biases = ()
-        for tile in tl.static_range(TILES):
-            local = tile * TILE + tl.arange(0, TILE)[None, :]
-            lane = part * CHUNK + local
-            x_tile = opaque(kept_x[tile], OPAQUE)
-            gradient = opaque(kept_dy[tile], OPAQUE).to(tl.float32)
-            normal = _normal(x_tile, mu, scale, MEAN)
-            new_sums = new_sums + (sums[tile] + tl.where(present, gradient * normal, 0.0),)
-            if MEAN:
-                new_biases = new_biases + (biases[tile] + gradient,)
-            w = opaque(weights[tile], OPAQUE).to(tl.float32)
-            out = (gradient * w - shift - normal * slope) * scale
-            if RESIDUAL:
-                out += more[tile].to(tl.float32)
-            out = out.to(x_tile.dtype)
-            inside = present
-            if (tile + 1) * TILE > CHUNK:
-                inside = inside & (local < CHUNK)
+            told = words + tl.cast(first_row, tl.int64) * PARTS + part
+            tl.atomic_xchg(told, mine, mask=first_row < rows, sem="relaxed")
+            there = (item >= GROUPS) & (done_row < rows)
+            source = tl.cast(done_row, tl.int64) * STRIDE
             if PEEL:
-                begin = (lead + VECTOR - 1) // VECTOR * VECTOR
-                stop = (lead + COLUMNS) // VECTOR * VECTOR
-                whole = inside & (lane >= begin) & (lane < stop)
-                tl.store(to + tile * TILE, out, mask=whole, eviction_policy=WRITE)
-                if tile == 0 or (tile + 1) * TILE > SURE:
-                    ends = inside & (lane >= lead) & (lane < lead + COLUMNS)
-                    ends = ends & ((lane < begin) | (lane >= stop))
-                    tl.store(to + tile * TILE, out, mask=ends)
-            else:
-                if (tile + 1) * TILE > SURE:
-                    inside = inside & (lane < COLUMNS)
-                tl.store(to + tile * TILE, out, mask=inside, eviction_policy=WRITE)
-        sums = new_sums
-        biases = new_biases
+                source = source // VECTOR * VECTOR
+            first_sum, second_sum = _told_by_all(
+                mine, x, dy, weight, words, done_row, source, last_mu, last_sigma, lead, end,
+                tiles, tl.where(there, PARTS, 0), COLUMNS, CHUNK, PARTS, PADDED, TILE, MEAN, POLLS,
+            )  # fmt: skip
+            scale, shift, slope = _terms(first_sum, second_sum, last_sigma, eps, COLUMNS, MEAN)
+            sums, biases = _finish_rows(
+                last_x, last_dy, more, weights, sums, biases, dx + to, done, part, lead, last_mu,
+                scale, shift, slope, COLUMNS, CHUNK, TILE, TILES, SURE, VECTOR, PEEL, RESIDUAL,
+                MEAN, OPAQUE, WRITE,
+            )  # fmt: skip
+            last_x = kept_x
+            last_dy = kept_dy
+            if MEAN:
+                last_mu = mu
+                last_sigma = sigma
+        else:
+            first_sum = tl.sum(one, axis=1)[:, None]
+            second_sum = tl.sum(two, axis=1)[:, None]
+            scale, shift, slope = _terms(first_sum, second_sum, sigma, eps, COLUMNS, MEAN)
+            sums, biases = _finish_rows(
+                kept_x, kept_dy, more, weights, sums, biases, dx + to, present, part, lead, mu,
+                scale, shift, slope, COLUMNS, CHUNK, TILE, TILES, SURE, VECTOR, PEEL, RESIDUAL,
+                MEAN, OPAQUE, WRITE,
+            )  # fmt: skip
     for tile in tl.static_range(TILES):
         local = tile * TILE + tl.arange(0, TILE)
         lane = part * CHUNK + local
@@ -269,7 +269,7 @@ def gradient_rows(
         to = partial + tl.cast(group, tl.int64) * COLUMNS + lane - lead
         tl.store(to, tl.sum(sums[tile], axis=0), mask=valid)
         if MEAN:
-            to += tl.cast(groups, tl.int64) * COLUMNS
+            to += tl.cast(GROUPS, tl.int64) * COLUMNS
             tl.store(to, tl.sum(biases[tile], axis=0), mask=valid)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfcli.errors import PerfcliError
@@ -11,6 +12,9 @@ ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 TRITON_TYPE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 TILED = ("register-tiled", "peeled", "cooperative")
 """Variants that keep a row in its own dtype, in several tiles."""
+POLLS = 4096
+"""Polls of a program before it computes what others of its row owe it: some milliseconds, when all
+programs of a row start within microseconds of each other."""
 WIDE_BYTES = 16
 """The widest load of one thread."""
 OWN_REGISTERS = 32
@@ -216,6 +220,20 @@ def step(
     )
 
 
+def names(given: Mapping[str, bool]) -> tuple[str, str]:
+    """Return the arguments that are there, and those that are not."""
+    there = " ".join(name for name, is_there in given.items() if is_there)
+    return there, " ".join(name for name, is_there in given.items() if not is_there)
+
+
+def mark_missing(problem: Problem, target: Target, parts: int) -> KernelLaunch:
+    words = problem.rows * parts
+    return step(
+        problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
+        "words word_count", BLOCK=1024,
+    )  # fmt: skip
+
+
 def pointers(problem: Problem, can_mean: bool = True) -> tuple[str, str]:
     """Return names of the tensors that are there, and of those that are not; ``can_mean``: the
     kernel has arguments for layer norm."""
@@ -226,8 +244,7 @@ def pointers(problem: Problem, can_mean: bool = True) -> tuple[str, str]:
     }  # fmt: skip
     if not can_mean:
         every = {name: every[name] for name in ("x", "residual", "weight", "y", "total")}
-    there = (name for name, is_there in every.items() if is_there)
-    return " ".join(there), " ".join(name for name, is_there in every.items() if not is_there)
+    return names(every)
 
 
 def grid(problem: Problem, target: Target, blocks: Blocks) -> tuple[int, int, int]:

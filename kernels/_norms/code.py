@@ -16,7 +16,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
 from .._launching import launch
-from . import backward, exchange, loop, rows, tiled
+from . import backward, exchange, loop, rows, streamed, tiled
 from .blocks import family, has_mean, has_residual, is_backward
 
 
@@ -51,7 +51,7 @@ def _partial_sums(plan: LaunchPlan) -> int:
     """Return how many sums of the weight's gradient there are to add."""
     for step in plan.launches:
         if step.function == "gradient_rows":
-            return step.grid[0] // int(step.constants["PARTS"] or 1)
+            return int(step.constants["GROUPS"] or 0)
         if step.function == "gradient_columns":
             return step.grid[1]
     return 0
@@ -97,7 +97,7 @@ def _interpretable(plan: LaunchPlan) -> LaunchPlan:
     return replace(plan, launches=steps)
 
 
-KERNELS = (rows, tiled, exchange, loop, backward)
+KERNELS = (rows, tiled, streamed, exchange, loop, backward)
 
 
 def function(name: str) -> Any:
@@ -138,9 +138,7 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
         tensors["dy"] = rows()
         if has_residual(problem):
             tensors["dsum"] = rows()
-        if has_mean(problem):
-            tensors["mean"], tensors["rstd"] = _statistics(problem, tensors["x"].float())
-        return tensors
+        return {**tensors, **saved(problem, tensors)}
     if has_mean(problem):
         tensors["bias"] = normal(problem.columns) / 4
     if has_residual(problem):
@@ -148,10 +146,13 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
     return tensors
 
 
-def _statistics(problem: Problem, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return layer norm's mean and 1 / deviation of rows."""
-    variance, mean = torch.var_mean(x, dim=1, correction=0)
-    return mean, (variance + _epsilon(problem)).rsqrt()
+def saved(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what layer norm's forward saves of ``x`` for its backward: the mean and 1 / deviation
+    of rows. For all else nothing."""
+    if not (has_mean(problem) and is_backward(problem)):
+        return {}
+    variance, mean = torch.var_mean(tensors["x"].float(), dim=1, correction=0)
+    return {"mean": mean, "rstd": (variance + _epsilon(problem)).rsqrt()}
 
 
 def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

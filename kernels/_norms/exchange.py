@@ -19,16 +19,21 @@ MISSING = tl.constexpr(-1)
 
 
 @triton.jit
-def await_words(words, parts, PADDED: tl.constexpr, POLLS: tl.constexpr):
-    """Return the words of a row's programs, and whether this warp gave up on one of them."""
+def await_words(words, parts, mine, PADDED: tl.constexpr, POLLS: tl.constexpr):
+    """Return the words of a row's programs, and whether this warp gave up on one of them.
+
+    ``mine`` is the word that this program told before, of any row. Triton's pipeliner moves a
+    condition in a loop to the front of it, past atomics, unless it needs what they need: without
+    that word programs would wait for each other before any of them had told anything.
+    """
     other = tl.arange(0, PADDED)
     seen = tl.zeros([PADDED], tl.int64)
     missing = tl.max((seen == MISSING).to(tl.int32), axis=0)
     # Loops and loads stand below a condition: Triton pipelines no loop with another one directly in
-    # it, and would fetch the words before anything is told.
+    # it.
     if parts > 0:
         missing += 1
-        polls = 0
+        polls = (mine == MISSING).to(tl.int32)
         while (missing > 0) & (polls < POLLS):
             seen = tl.load(words + other, mask=other < parts, other=0, volatile=True)
             missing = tl.max((seen == MISSING).to(tl.int32), axis=0)

@@ -9,6 +9,7 @@ from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
 from .blocks import (
     ITEM_BYTES,
+    POLLS,
     TRITON_TYPE,
     Blocks,
     _chunk_columns,
@@ -21,11 +22,13 @@ from .blocks import (
     grid,
     has_mean,
     has_residual,
+    mark_missing,
     padded_columns,
     pointers,
     step,
     vector,
 )
+from .cuts import persistent
 
 LINE_ELEMENTS = 64
 """The longest line of the TMA view: 128 bytes of half precision, one swizzled line."""
@@ -69,11 +72,6 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     ]  # fmt: skip
 
 
-POLLS = 4096
-"""Polls of a cooperative program before it computes what others owe it: some milliseconds, when all
-programs of a row start within microseconds of each other."""
-
-
 def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     names, absent = pointers(problem)
     return [
@@ -114,14 +112,6 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
     )  # fmt: skip
     marked = [mark_missing(problem, target, blocks.parts)] if shared else []
     return [*_shift(problem, target, peel), *marked, made]
-
-
-def mark_missing(problem: Problem, target: Target, parts: int) -> KernelLaunch:
-    words = problem.rows * parts
-    return step(
-        problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
-        "words word_count", BLOCK=1024,
-    )  # fmt: skip
 
 
 def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
@@ -171,6 +161,15 @@ def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
     return [*_shift(problem, target, peel), add, apply]
 
 
+def streamed(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    mean, residual = has_mean(problem), has_residual(problem)
+    given = {
+        "x": True, "residual": residual, "weight": True, "bias": mean, "y": True,
+        "total": residual, "mean": mean, "rstd": mean,
+    }  # fmt: skip
+    return persistent(problem, target, blocks, "normal_rows", given)
+
+
 BUILDERS = {
     "full-tile": full_tile,
     "tma": tma,
@@ -179,8 +178,9 @@ BUILDERS = {
     "cooperative": tiled,
     "two-read": _two_read,
     "split": split,
+    "streamed": streamed,
 }
-MEAN_BUILDERS = ("full-tile", "register-tiled", "peeled", "cooperative")
+MEAN_BUILDERS = ("full-tile", "register-tiled", "peeled", "cooperative", "streamed")
 """Variants that layer norm has: a mean needs a row in registers."""
 
 

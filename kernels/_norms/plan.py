@@ -6,7 +6,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
 from . import choice
-from .backward_plan import choose, persistent, split
+from .backward_plan import backward, fused
 from .blocks import (
     Blocks,
     _misfit,
@@ -17,6 +17,7 @@ from .blocks import (
     has_residual,
     is_backward,
 )
+from .cuts import choose
 from .forward_plan import BUILDERS, MEAN_BUILDERS, forward
 
 
@@ -60,7 +61,7 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
         PerfcliError: they do not fit the target.
     """
     if is_backward(problem):
-        return persistent(problem, target, blocks, why)
+        return fused(problem, target, blocks, why)
     made = forward(problem, target, blocks, why)
     if reason := _misfit(problem, target, blocks, 1 + has_residual(problem)):
         raise PerfcliError(
@@ -74,6 +75,15 @@ def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
     if variant is None:
         blocks, why = choice._forward_choice(problem, target)
         return launches(problem, target, blocks, why)
+    if variant == "streamed":
+        found = choose(problem, target, variant)
+        if found is None:
+            raise PerfcliError(
+                f"{family(problem)}: streamed cuts no row of {problem.columns} columns of "
+                f"{problem.dtype} into programs that fit {target.name}: leave the variant to the "
+                "plan"
+            )
+        return launches(problem, target, found[0], found[2])
     if variant == "peeled" and not _peels(problem):
         raise PerfcliError(
             f"{family(problem)}: peeled is for rows that start between multiples of 16 bytes "
@@ -84,13 +94,10 @@ def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
 
 
 def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
-    found = None if variant == "split" else choose(problem, target, variant)
-    if found is not None:
-        return launches(problem, target, *found)
-    if variant not in (None, "split"):
+    made = backward(problem, target, variant)
+    if made is None:
         raise PerfcliError(
             f"{family(problem)}: {variant} cuts no row of {problem.columns} columns of "
             f"{problem.dtype} into programs that fit {target.name}: leave the variant to the plan"
         )
-    why = "asked for" if variant else "few rows: sums of rows, then columns from the L2 cache"
-    return split(problem, target, why)
+    return made

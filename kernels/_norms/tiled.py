@@ -80,8 +80,9 @@ def _told_by_all(
     """Return the row's mean and its squares' sum, from all its programs, always added in the same
     order."""
     other = tl.arange(0, PARTS)
-    tl.atomic_xchg(words + row * PARTS + part, pack(total, squares), sem="relaxed")
-    seen, missing = await_words(words + row * PARTS, PARTS, PARTS, POLLS)
+    mine = pack(total, squares)
+    tl.atomic_xchg(words + row * PARTS + part, mine, sem="relaxed")
+    seen, missing = await_words(words + row * PARTS, PARTS, mine, PARTS, POLLS)
     # Every warp polls for itself; a maximum over the block makes them agree on what follows.
     lane = tl.arange(0, TILE)
     if tl.max(tl.where(lane < CHUNK, missing, 0), axis=0) > 0:

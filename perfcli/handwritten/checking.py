@@ -14,7 +14,7 @@ from typing import Any
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.handwritten import describing, interpreter
 from perfcli.handwritten.comparing import compare_outputs
-from perfcli.handwritten.data import arrange
+from perfcli.handwritten.data import make_inputs
 from perfcli.loading import registry
 from perfcli.model import Case, KernelFamily, LaunchPlan, Problem, Target
 from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase, Runner
@@ -88,7 +88,7 @@ def _errors(
     family: KernelFamily, code: Any, planned: PlannedCase, plan: LaunchPlan, device: str, seed: int
 ) -> Any:
     problem = planned.case.problem
-    tensors = arrange(planned.case, problem, code.inputs(problem, device, seed))
+    tensors = make_inputs(code, planned.case, problem, device, seed)
     expected = code.reference(problem, tensors)
     found = _run(code, problem, tensors, plan, device)
     return compare_outputs(found, expected, family.tolerances(problem))

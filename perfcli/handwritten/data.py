@@ -11,6 +11,14 @@ LARGE = 1e4
 """Times a normal value; half precision gets a 512th of its largest number where that is less."""
 
 
+def make_inputs(code: Any, case: Case, problem: Problem, device: str, seed: int) -> dict[str, Any]:
+    """Return a case's inputs; what a forward pass saves of them, which ``code.saved`` tells where a
+    family has it, is of the values that the case gives them."""
+    tensors = arrange(case, problem, code.inputs(problem, device, seed))
+    saved = getattr(code, "saved", None)
+    return tensors if saved is None else {**tensors, **saved(problem, tensors)}
+
+
 def arrange(case: Case, problem: Problem, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tensors with the case's values in the first of the problem's shape, and all of
     that shape laid out as the case says."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from perfcli.handwritten.data import arrange
+from perfcli.handwritten.data import make_inputs
 from perfcli.handwritten.interpreter import round_to_nearest
 from perfcli.loading import registry
 from perfcli.machine import targets
@@ -42,7 +42,7 @@ def run(text: list[Any]) -> dict[str, float]:
     operation, rows, columns, dtype, stride, variant, data, *layout = text
     problem = Problem(operation, rows, columns, dtype, stride)
     case = Case(problem, variant, data, *layout)
-    tensors = arrange(case, problem, CODE.inputs(problem, "cpu", 7))
+    tensors = make_inputs(CODE, case, problem, "cpu", 7)
     plan = FAMILY.plan(problem, targets.get("h200"), variant)
     found = CODE.run(problem, tensors, plan)
     if problem.elements < 1 << 12:
