@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -114,7 +113,6 @@ def _ask_health(address: str) -> str:
 def _silence(ray: Any) -> None:
     """Keep Ray from printing what it hears of lost machines to stdout, where results go: ``Tasks``
     says it in a line. Seen in Ray 2.60; one that has it otherwise prints."""
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     with contextlib.suppress(AttributeError):
         assert ray._private.worker.print_to_stdstream
         ray._private.worker.print_to_stdstream = lambda *_, **__: None

@@ -12,6 +12,7 @@ from perfcli.console import documents
 from perfcli.errors import PerfcliError
 
 if TYPE_CHECKING:
+    from perfcli.model import Sweep
     from perfcli.sweep.plan import Block
 
 FAILED = 3
@@ -78,6 +79,7 @@ def sweep(
     from perfcli.model import Sweep
     from perfcli.sweep.plan import Block, list_points, read_lists, set_typed
     from perfcli.sweep.run import run_sweep
+    from perfcli.sweep.table import make_table
     from perfcli.sweep.view import show_sweep
     from perfcli.workflow.context import Context
 
@@ -103,11 +105,21 @@ def sweep(
     swept = Sweep(run_sweep(points, context))
     try:
         output.write_document("sweep", {"variants": swept.variants}, json)
+        documents.write_table(make_table(swept), swept.variants, wanted)
+        if html is not None:
+            output.write_text(_render(swept), html)
     finally:
         output.show(show_sweep(swept, top, quiet), wanted.stdout)
     if len(swept.failed) == len(swept.variants):
         raise PerfcliError("every variant failed")
     return FAILED if swept.failed else 0
+
+
+def _render(swept: Sweep) -> str:
+    from perfcli.loading import registry
+    from perfcli.model import SweepDocument
+
+    return registry.load_declared("reports", "sweep", SweepDocument).render(swept)
 
 
 def _split(text: str | None) -> tuple[str, ...]:

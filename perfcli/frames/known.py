@@ -16,6 +16,7 @@ KNOWN = (
     "perfcli.frames.kernels:LINES",
     "perfcli.frames.groups:GROUPS",
     "perfcli.commands.runs:RUNS",
+    "perfcli.sweep.table:SWEEP",
     "perfcli.history.view:POINTS",
     "perfcli.bisect.versions.answer:VERSIONS",
 )

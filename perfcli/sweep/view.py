@@ -58,7 +58,7 @@ def _tabulate(sweep: Sweep, most: int) -> list[str]:
     cells = [*_list_axes(sweep.variants), *_list_numbers(sweep.variants)]
     shown = sweep.variants[:most] if most else sweep.variants
     rows = [[units.printable(read(each)) for _, read in cells] for each in shown]
-    table = [[title for title, _ in cells], *rows]
+    table = [[units.printable(title) for title, _ in cells], *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(cells))]
     left = len(_list_axes(sweep.variants))
     lines = []

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from cli.conftest import Perfcli
 
-from perfcli.model import Swept
+from perfcli.console import output
+from perfcli.loading import registry
+from perfcli.model import Sweep, SweepDocument, Swept
 from perfcli.storing import store
 from perfcli.sweep.pareto import rank
+from perfcli.sweep.view import show_sweep
 
 LISTS = ("-p", "columns=1024,2048", "-o", "max_autotune=unset,true,false", "--json", "sweep.json")
 
@@ -121,3 +126,50 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
     ranked = rank([*variants, Swept("t", seconds=5.0, metrics={"peak_memory_bytes": 1.0})])
     assert [each.pareto for each in ranked] == [True, True, False, False, True, None]
     assert [each.ratio for each in ranked] == [1, 2, 2, 3, 4, 1]
+
+
+def test_its_tables_and_its_page(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    written = ("--csv", "s.csv", "--parquet", "s.parquet", "--html", "s.html")
+    assert perfcli("sweep", "softmax", *LISTS, *written).code == 0
+    frame = pandas.read_parquet("s.parquet")
+    assert list(frame["param.columns"]) == [1024.0] * 3 + [2048.0] * 3
+    assert list(frame["option.max_autotune"]) == ["unset", "true", "false"] * 2
+    assert list(frame["seconds"]) == [v["seconds"] for v in read()]
+    assert list(pandas.read_csv("s.csv", index_col="number").columns) == list(frame.columns)
+    page = Path("s.html").read_text(encoding="utf-8")
+    assert "http://" not in page
+    assert "https://" not in page
+    assert [title in page for title in ("Heat map", "Time over columns", "Pareto front")] == [
+        *(True, True, True)
+    ]
+
+
+def sweep_of(times: dict[str, float]) -> Sweep:
+    """One workload for each letter, compiled in the ways that stand behind it: ``a1``."""
+    variants = [
+        Swept(name[0], options={"o": name[1:]}, seconds=seconds) for name, seconds in times.items()
+    ]
+    return Sweep(rank(variants))
+
+
+def test_the_colours_of_the_heat_map_are_ratios_to_the_first_of_the_row() -> None:
+    found = sweep_of({"a1": 1e-3, "a2": 0.7e-3, "a3": 1.02e-3, "b1": 2e-3, "b2": 2.3e-3})
+    render = registry.load_declared("reports", "sweep", SweepDocument).render
+    cells = re.findall(r'<td class="(heat-\d)?">([^<]*)(?:<small>([\d.]+))?', render(found))
+    assert cells == [
+        *(("heat-3", "1 ms", "1.00"), ("heat-0", "700 µs", "0.70"), ("heat-3", "1.02 ms", "1.02")),
+        *(("heat-3", "2 ms", "1.00"), ("heat-5", "2.3 ms", "1.15"), ("", "", "")),
+    ]
+
+
+def test_names_of_others_are_no_markup() -> None:
+    hostile = "<script>alert(1)</script>\x1b[31m"
+    variants = (
+        Swept(hostile, {hostile: hostile}, {hostile: hostile}, seconds=1e-3),
+        Swept(hostile, error=hostile),
+    )
+    page = registry.load_declared("reports", "sweep", SweepDocument).render(Sweep(variants))
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert "\x1b" not in output.render(show_sweep(Sweep(variants), 0))

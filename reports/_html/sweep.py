@@ -1,0 +1,293 @@
+"""The page of a sweep: heat map, curves over numeric parameters, time against memory, numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import Scalar, Sweep, Swept
+
+from .page import _environment, _file, _policy, _safe
+from .scale import Plot, Scale
+
+WIDTH, HEIGHT = 760.0, 320.0
+LEFT, RIGHT, TOP, BOTTOM = 78.0, 742.0, 18.0, 272.0
+MOST_CURVES = 8
+"""Lines of one drawing: as many colours can be told apart."""
+MOST_COLUMNS = 40
+_HEAT = (0.8, 0.9, 0.97, 1.03, 1.1, 1.25)
+"""Between two of these ratios a cell has one colour; the middle one says: about the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """``look`` is the colour; empty where nothing is known."""
+
+    text: str
+    ratio: str = ""
+    look: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _HeatMap:
+    """``along`` says what the columns are, ``more`` how many are left out."""
+
+    along: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[_Cell, ...]], ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    x: float
+    y: float
+    text: str
+    front: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    name: str
+    look: str
+    path: str
+    points: tuple[_Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing(Plot):
+    title: str
+    along: str
+    up: str
+    curves: tuple[_Curve, ...]
+    more: int = 0
+
+
+def render_sweep(sweep: Sweep) -> str:
+    style = _file("report.css") + _file("sweep.css")
+    errors = Counter(each.error for each in sweep.failed)
+    text = (
+        _environment("")
+        .get_template("sweep.html")
+        .render(
+            sweep=sweep,
+            made=len(sweep.variants) - len(sweep.failed),
+            heat=_draw_heat(sweep.variants),
+            curves=list(_draw_curves(sweep.variants)),
+            front=_draw_front(sweep.variants),
+            errors=errors,
+            titles=[title for title, _ in _COLUMNS],
+            rows=[(_describe(each), _list_cells(each)) for each in sweep.variants],
+            policy=_policy(style, ""),
+            style=_safe(style),
+        )
+    )
+    return text.rstrip("\n") + "\n"
+
+
+_COLUMNS: tuple[tuple[str, Callable[[Swept], str]], ...] = (
+    ("time", lambda each: units.seconds(each.seconds)),
+    ("from", lambda each: units.seconds(each.low)),
+    ("to", lambda each: units.seconds(each.high)),
+    ("ratio", lambda each: _write_ratio(each.ratio)),
+    ("memory", lambda each: units.size(each.memory_bytes)),
+    ("front", lambda each: "★" if each.pareto else ""),
+    ("kernels", lambda each: units.count(each.metrics.get("kernels"))),
+    ("moved", lambda each: units.size(each.metrics.get("bytes_moved"))),
+    ("spilled", lambda each: units.count(each.metrics.get("spilled_words"))),
+    ("compiled in", lambda each: units.seconds(each.compile_seconds)),
+)
+
+
+def _list_cells(variant: Swept) -> list[str]:
+    return [read(variant) for _, read in _COLUMNS]
+
+
+def _write_ratio(ratio: float | None) -> str:
+    return units.NOT_KNOWN if ratio is None else f"{ratio:.3f}"
+
+
+# --- what tells variants apart ---------------------------------------------------------------
+
+
+def _write_values(values: Mapping[str, Scalar]) -> str:
+    return " ".join(f"{name}={units.setting(value)}" for name, value in values.items())
+
+
+def _describe_workload(variant: Swept) -> str:
+    return " ".join(filter(None, (variant.scenario, _write_values(variant.params), variant.target)))
+
+
+def _describe_way(variant: Swept) -> str:
+    return " ".join(filter(None, (_write_values(variant.options), variant.python))) or "default"
+
+
+def _describe(variant: Swept) -> str:
+    way = _describe_way(variant)
+    return _describe_workload(variant) + ("" if way == "default" else f" {way}")
+
+
+def _list_numeric(variants: Sequence[Swept]) -> list[str]:
+    """Return the parameters that have several values, all of them positive numbers."""
+    values: dict[str, set[Scalar]] = {}
+    for each in variants:
+        for name, value in each.params.items():
+            values.setdefault(name, set()).add(_read_number(value))
+    return [name for name, found in values.items() if len(found) > 1 and None not in found]
+
+
+def _read_number(value: Scalar) -> float | None:
+    """Return a typed value as a positive number; None where it is none."""
+    try:
+        number = float(value) if not isinstance(value, bool) and value is not None else 0.0
+    except ValueError:
+        return None
+    return number if 0 < number < float("inf") else None
+
+
+# --- heat map --------------------------------------------------------------------------------
+
+
+def _draw_heat(variants: Sequence[Swept]) -> _HeatMap | None:
+    """Return ways to compile across workloads; where there is one way only, the values of the
+    parameter that has most of them across all else. None where nothing is to be compared."""
+    along, row_of, column_of = _choose_axes(variants)
+    rows: dict[str, dict[str, Swept]] = {}
+    columns: dict[str, None] = {}
+    for each in variants:
+        rows.setdefault(row_of(each), {})[column_of(each)] = each
+        columns.setdefault(column_of(each))
+    if len(columns) < 2:
+        return None
+    shown = list(columns)[:MOST_COLUMNS]
+    return _HeatMap(
+        along,
+        tuple(shown),
+        tuple((name, tuple(_color(row, shown))) for name, row in rows.items()),
+        len(columns) - len(shown),
+    )
+
+
+def _choose_axes(
+    variants: Sequence[Swept],
+) -> tuple[str, Callable[[Swept], str], Callable[[Swept], str]]:
+    if len({_describe_way(each) for each in variants}) > 1:
+        return "options and interpreter", _describe_workload, _describe_way
+    names = dict.fromkeys(name for each in variants for name in each.params)
+    most = max(
+        names, key=lambda name: len({each.params.get(name) for each in variants}), default=""
+    )
+    if not most:
+        return "target", lambda each: each.scenario, lambda each: each.target
+
+    def describe_rest(each: Swept) -> str:
+        rest = {name: value for name, value in each.params.items() if name != most}
+        return " ".join(filter(None, (each.scenario, _write_values(rest), each.target)))
+
+    return most, describe_rest, lambda each: units.setting(each.params.get(most, ""))
+
+
+def _color(row: Mapping[str, Swept], columns: Sequence[str]) -> Iterator[_Cell]:
+    """Yield the cells of a row: each time, and its ratio to the first one that is known."""
+    times = [row[name].seconds for name in columns if name in row]
+    first = next((seconds for seconds in times if seconds), None)
+    for name in columns:
+        variant = row.get(name)
+        if variant is None or variant.error:
+            yield _Cell("failed" if variant else "", look="failed" if variant else "")
+        elif variant.seconds is None or first is None:
+            yield _Cell(units.NOT_KNOWN)
+        else:
+            ratio = variant.seconds / first
+            look = f"heat-{sum(ratio >= limit for limit in _HEAT)}"
+            yield _Cell(units.seconds(variant.seconds), f"{ratio:.2f}", look)
+
+
+# --- curves ----------------------------------------------------------------------------------
+
+
+def _draw_curves(variants: Sequence[Swept]) -> Iterator[_Drawing]:
+    """Yield the time over each numeric parameter, a line for each combination of all else."""
+    for name in _list_numeric(variants):
+        lines: dict[Hashable, list[tuple[float, float, Swept]]] = {}
+        for each in variants:
+            x = _read_number(each.params.get(name))
+            if x is not None and each.seconds:
+                lines.setdefault(_name_rest(each, name), []).append((x, each.seconds, each))
+        drawn = {key: sorted(line, key=lambda p: p[0]) for key, line in lines.items()}
+        drawn = {key: line for key, line in drawn.items() if len(line) > 1}
+        if drawn:
+            shown = dict(list(drawn.items())[:MOST_CURVES])
+            yield _draw(
+                f"Time over {name}", name, "time", shown, len(drawn) - len(shown), units.seconds
+            )
+
+
+def _name_rest(variant: Swept, name: str) -> str:
+    rest = {other: value for other, value in variant.params.items() if other != name}
+    parts = (variant.scenario, _write_values(rest), variant.target, _describe_way(variant))
+    return " ".join(filter(None, parts)).removesuffix(" default")
+
+
+def _draw_front(variants: Sequence[Swept]) -> _Drawing | None:
+    """Return time against memory of what computes the same, both relative to its first variant."""
+    groups: dict[Hashable, list[Swept]] = {}
+    for each in variants:
+        if each.pareto is not None:
+            groups.setdefault(each.workload, []).append(each)
+    lines: dict[Hashable, list[tuple[float, float, Swept]]] = {}
+    for group in groups.values():
+        memory, seconds = group[0].memory_bytes, group[0].seconds
+        if not memory or not seconds:
+            continue
+        lines[_describe_workload(group[0])] = [
+            ((each.memory_bytes or 0.0) / memory, (each.seconds or 0.0) / seconds, each)
+            for each in group
+        ]
+    shown = dict(list(lines.items())[:MOST_CURVES])
+    if not shown:
+        return None
+    title = "Time against memory, relative to the first variant of each workload"
+    more = len(lines) - len(shown)
+    return _draw(title, "memory", "time", shown, more, lambda value: f"{value:g}", joined=False)
+
+
+def _draw(
+    title: str,
+    along: str,
+    up: str,
+    lines: Mapping[Hashable, Sequence[tuple[float, float, Swept]]],
+    more: int,
+    write: Callable[[float], str],
+    joined: bool = True,
+) -> _Drawing:
+    xs = _make_scale([x for line in lines.values() for x, _, _ in line], LEFT, RIGHT)
+    ys = _make_scale([y for line in lines.values() for _, y, _ in line], BOTTOM, TOP)
+    curves = []
+    for number, (name, line) in enumerate(lines.items()):
+        points = tuple(
+            _Point(xs(x), ys(y), f"{_describe(each)}: {_write_numbers(each)}", bool(each.pareto))
+            for x, y, each in line
+        )
+        path = " ".join(f"{'L' if n else 'M'}{p.x} {p.y}" for n, p in enumerate(points))
+        curves.append(_Curve(str(name), f"line-{number}", path if joined else "", points))
+    return _Drawing(
+        WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM,
+        xs.ticks(lambda value: f"{value:g}"), ys.ticks(write),
+        title, along, up, tuple(curves), more,
+    )  # fmt: skip
+
+
+def _write_numbers(variant: Swept) -> str:
+    return f"{units.seconds(variant.seconds)}, {units.size(variant.memory_bytes)}"
+
+
+def _make_scale(values: Sequence[float], start: float, end: float) -> Scale:
+    """Return a scale with some room at both ends, logarithmic over more than a decade."""
+    low, high = min(values), max(values)
+    if low > 0 and high / low > 10:
+        return Scale(low / 1.3, high * 1.3, start, end, log=True)
+    room = (high - low) * 0.08 or abs(high) * 0.08 or 1.0
+    return Scale(low - room, high + room, start, end)
