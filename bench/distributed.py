@@ -2,6 +2,8 @@
 
     python bench/distributed.py device OUT.json     on a machine with 2 GPUs and NCCL
     python bench/distributed.py report OUT.json     anywhere
+    python bench/distributed.py exchange OUT.json   on a machine with 2 GPUs
+    python bench/distributed.py ranks OUT.json      on a machine with 2 GPUs and NCCL
 
 ``device`` times collectives alone, then has each model of distributed_models.py compiled and run
 by as many processes as there are GPUs, and keeps rank 0's kernels and the collectives of one step
@@ -9,6 +11,12 @@ as the profiler saw them: those of graphs, of DDP's reducer and of FSDP2's hooks
 compiles the same models without a GPU (``--world``) and compares bodies, launch configurations,
 operators, the collectives with their bytes, how much of them ran beside kernels, and the times with
 perfcli's estimates. Exits with 1 where bodies or collectives differ.
+
+``exchange`` has ``compare --device cuda:0,cuda:1`` compare models of two_clocks_models.py, and
+``ranks`` has ``compare --world 2`` compare models of several processes: with themselves, which has
+to be SAME, and with a head that moves so many more bytes that its step takes ``--planted`` percent
+longer, which has to be SLOWER. Both write what each comparison said, and exit with 1 where one was
+called what it is not; UNSURE is counted, and no error.
 """
 
 from __future__ import annotations
@@ -40,6 +48,7 @@ from perfcli.worker import process
 from perfcli.workflow.request import build_request
 
 MODELS = Path(__file__).with_name("distributed_models.py")
+CLOCKS = Path(__file__).with_name("two_clocks_models.py")
 NAMES = ("collectives", "ddp", "fsdp2", "fsdp2_blocks", "tp", "dtensors")
 SIZES = tuple(64 * 1024 * 4**power for power in range(8))
 """Bytes of the larger of a collective's input and output: 64 KiB to 1 GiB."""
@@ -314,6 +323,73 @@ def measure(options: argparse.Namespace) -> int:
     return 0
 
 
+# --- two GPUs compared ---------------------------------------------------------------------------
+
+# Reads nothing, and makes the head a way of its own: equal code is not measured else.
+NO_CHANGE = ("-b", "PERFCLI_SAME=1")
+BYTES_OF_EXTRA = 8
+"""That the added kernel moves for each float: it reads and writes it."""
+
+
+def compare_pairs(options: argparse.Namespace) -> int:
+    """Have ``perfcli compare`` judge equal sides, and unequal ones."""
+    device, names = options.device, options.names
+    if options.what == "exchange":
+        how = ["--device", f"{device}:0,{device}:1"]
+        names = names or ("softmax", "rmsnorm-training", "transformer")
+        models = {name: [f"{CLOCKS}:build", "-p", f"name={name}"] for name in names}
+    else:
+        how = ["--device", device, "--world", "2"]
+        models = {name: [f"{MODELS}:{name}"] for name in names or ("ddp", "fsdp2")}
+    found: list[dict[str, Any]] = []
+    for seed, (name, model) in itertools.product(range(options.pairs), models.items()):
+        common = [*model, *how, "--seed", str(seed), "--budget", str(options.budget)]
+        same = run_compare([*common, *NO_CHANGE], options.budget)
+        found.append({"name": name, "planted": 0.0, **same})
+        if same["seconds"] and same["copy"]:
+            floats = int(options.planted / 100 * same["seconds"] * same["copy"] / BYTES_OF_EXTRA)
+            slower = run_compare([*common, "--b-param", f"extra={floats}"], options.budget)
+            found.append({"name": name, "planted": options.planted, **slower})
+        options.file.write_text(json.dumps(found, indent=1) + "\n")
+    wrong = 0
+    for each in found:
+        right = "slower" if each["planted"] else "same"
+        wrong += each["verdict"] not in (right, "unsure")
+    print(f"{len(found)} comparisons: {dict(Counter(each['verdict'] for each in found))}")
+    print(f"{wrong} are called what they are not")
+    return int(wrong > 0 or not found)
+
+
+def run_compare(arguments: list[str], budget: float) -> dict[str, Any]:
+    """Return what one comparison says of its times."""
+    with tempfile.TemporaryDirectory() as made:
+        file = Path(made) / "out.json"
+        command = [sys.executable, "-P", "-m", "perfcli", "compare", *arguments, "-q"]
+        began = time.monotonic()
+        done = subprocess.run(
+            [*command, "--json", str(file)],
+            env=os.environ | QUIET,
+            capture_output=True,
+            text=True,
+            timeout=budget + 600,
+        )
+        took = time.monotonic() - began
+        timing = json.loads(file.read_text())["timing"] if file.is_file() else None
+    print(f"{done.stdout.strip() or done.stderr.strip()[-300:]} ({took:.0f} s)", flush=True)
+    if timing is None:
+        return {"verdict": "failed", "seconds": None, "copy": None, "said": done.stderr[-2000:]}
+    change = timing["device"] if timing["clock"] == "device" else timing["step"]
+    return {
+        "verdict": timing["verdict"],
+        "seconds": change["base"],
+        "copy": timing["sides"]["base"]["copy_bandwidth"],
+        "change": change,
+        "measured": timing["seconds"],
+        "took": took,
+        "notes": timing["notes"],
+    }
+
+
 # --- compared with what is said without a GPU ----------------------------------------------------
 
 
@@ -394,7 +470,7 @@ def _compare_steps(step: dict[str, Any], run: Run) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("device", "report", "rank"))
+    parser.add_argument("what", choices=("device", "report", "exchange", "ranks", "rank"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--names", nargs="*")
     parser.add_argument("--seconds", type=float, default=140)
@@ -402,8 +478,13 @@ def main() -> int:
     parser.add_argument("--python", help="the interpreter that compiles without a GPU")
     parser.add_argument("--name", default="", help="of one rank: what it does")
     parser.add_argument("--cache", default="")
+    parser.add_argument("--pairs", type=int, default=5, help="of each model")
+    parser.add_argument("--planted", type=float, default=3.0, help="percent")
+    parser.add_argument("--budget", type=float, default=20.0)
+    parser.add_argument("--device", default="cuda", help="cpu: two cores, to try this program")
     options = parser.parse_args()
-    return {"device": measure, "report": report, "rank": be_rank}[options.what](options)
+    do = {"device": measure, "report": report, "rank": be_rank}
+    return do.get(options.what, compare_pairs)(options)
 
 
 if __name__ == "__main__":

@@ -36,14 +36,18 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    def __init__(self, layers: int = 3, vocabulary: int = 8192) -> None:
+    def __init__(self, layers: int = 3, vocabulary: int = 8192, extra: int = 0) -> None:
         super().__init__()
+        # What distributed.py plants: a kernel over so many floats, which no rank sends.
+        self.extra = torch.ones(extra) if extra else None
         self.embed = nn.Embedding(vocabulary, WIDTH)
         self.layers = nn.ModuleList(Block() for _ in range(layers))
         self.norm = nn.RMSNorm(WIDTH)
         self.out = nn.Linear(WIDTH, vocabulary, bias=False)
 
     def forward(self, tokens: Any, targets: Any) -> Any:
+        if self.extra is not None:
+            self.extra.mul_(0.5)
         x = self.embed(tokens)
         for layer in self.layers:
             x = layer(x)
@@ -61,21 +65,21 @@ def tokens(device: Any) -> Any:
     return torch.randint(8192, (2, 2, 1024), device=device).unbind(0)
 
 
-def ddp(layers: int = 3) -> Any:
+def ddp(layers: int = 3, extra: int = 0) -> Any:
     device = start()
     model = nn.parallel.DistributedDataParallel(
-        Net(layers).to(device).bfloat16(), device_ids=[device.index]
+        Net(layers, extra=extra).to(device).bfloat16(), device_ids=[device.index]
     )
     return model, tokens(device), "training"
 
 
-def fsdp2(layers: int = 3) -> Any:
+def fsdp2(layers: int = 3, extra: int = 0) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     device = start()
     mesh = init_device_mesh("cuda", (dist.get_world_size(),))
-    model = Net(layers).to(device)
+    model = Net(layers, extra=extra).to(device)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in model.layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
