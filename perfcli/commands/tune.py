@@ -61,6 +61,8 @@ def tune(
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     markdown: documents.Markdown = None,
     html: documents.Html = None,
     quiet: args.Quiet = False,
@@ -89,7 +91,7 @@ def tune(
     for name in allow or ():
         if name not in known:
             raise PerfcliError(f"can't allow {name!r}: {suggestion(name, known)}")
-    wanted = documents.Wanted(markdown, html, json=json)
+    wanted = documents.Wanted(markdown, html, json=json, csv=csv, parquet=parquet)
     documents.check(wanted)
     if output is not None and output.suffix != ".toml":
         raise PerfcliError(f"--output {output}: a name that ends in .toml is expected")
@@ -111,10 +113,12 @@ def tune(
     if output is not None:
         out.write_text(view.write_file(found), output)
     plain = partial(out.write_document, "tuned", view.list_fields(found), json)
+    table = partial(documents.write_table, view.TRIED, view.list_rows(found), wanted)
     if pair is not None:
-        documents.write(summarize([pair]), wanted, notes, plain)
+        documents.write(summarize([pair]), wanted, notes, plain, table)
     else:
         plain()
+        table()
         if wanted.files:
             notes.warn("nothing is chosen: there is no comparison to write")
     lines = [view.verdict_line(found)] if quiet else view.report_lines(found, str(output or ""))

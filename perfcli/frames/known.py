@@ -19,6 +19,7 @@ KNOWN = (
     "perfcli.sweep.table:SWEEP",
     "perfcli.history.view:POINTS",
     "perfcli.bisect.versions.answer:VERSIONS",
+    "perfcli.tune.view:TRIED",
 )
 """Each table as ``module:NAME``: it is declared in the room that its rows come from."""
 

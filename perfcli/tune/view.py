@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
 
 from perfcli import units
+from perfcli.frames.table import Column, Table
 from perfcli.options import files
-from perfcli.tune.answer import Ratio, Share, Tried, Tuned
+from perfcli.tune.answer import Ratio, Share, Source, Tried, Tuned
 from perfcli.tune.smallest import KEPT
 
 _SOURCE = {"estimated": "by estimate", "measured": "measured"}
@@ -176,6 +177,47 @@ def _list_tried(tried: Tried) -> dict[str, Any]:
         "measured": tried.measured,
         "failure": tried.failure,
     }
+
+
+TriedRow = tuple[Tuned, Tried]
+
+
+def list_rows(found: Tuned) -> list[TriedRow]:
+    """Return the rows of the table: the best few sets, then single changes not among them."""
+    near = [tried.keys for tried in found.tried]
+    alone = (tried for tried in found.alone if tried.keys not in near)
+    return [(found, tried) for tried in (*found.tried, *alone)]
+
+
+def _part(source: Source, part: str) -> Callable[[TriedRow], object]:
+    return lambda row: getattr(getattr(row[1], source), part, None)
+
+
+TRIED: Table[TriedRow] = Table(
+    "tried",
+    "a set of options that tune held against the default. Ratios are of the device time of a step",
+    "`tune`",
+    (
+        Column("options", "text", "what it sets", lambda row: _write(row[1].options)),
+        Column(
+            "chosen",
+            "flag",
+            "whether it is recommended",
+            lambda row: row[0].verdict == "faster" and row[1].options == row[0].options,
+        ),
+        Column("count", "count", "options that it changes", lambda row: len(row[1].keys)),
+        *(
+            Column(f"{source}_{part}", "number", f"{means}, {source}", _part(source, part))
+            for source in get_args(Source)
+            for part, means in (
+                ("ratio", "its time over the default's"),
+                ("low", "the lower end of the interval"),
+                ("high", "the upper end of the interval"),
+            )
+        ),
+        Column("failure", "text", "why it was not measured", lambda row: row[1].failure or None),
+    ),
+)
 
 
 def write_file(found: Tuned) -> str:

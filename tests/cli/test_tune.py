@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def document(path: str = "out.json") -> Any:
 
 
 def test_one_option_that_gains_it_all(weighed: Any) -> None:
-    files = ("--output", "tuned.toml", "--json", "out.json", "--html", "out.html")
+    files = ["--output", "tuned.toml", "--json", "out.json", "--html", "out.html"]
+    files += ["--csv", "out.csv"]
     result = weighed(*TUNE, *OVER_FUSED, *files)
     assert result.code == 0
     assert "default 4.9 ms · " in result.out
@@ -62,6 +64,10 @@ def test_one_option_that_gains_it_all(weighed: Any) -> None:
     assert (share["option"], share["value"], share["changes"]) == (MAX_READS, 5, "")
     assert share["alone"] == share["on_top"] == found["against_default"]
     assert Path("out.html").read_text().count("softmax")
+    first, second = csv.DictReader(Path("out.csv").read_text().splitlines())
+    assert (first["options"], first["chosen"], first["count"]) == (chosen, "True", "1")
+    assert float(first["estimated_ratio"]) == found["against_default"]["ratio"]
+    assert (second["chosen"], second["measured_ratio"]) == ("False", "")
 
 
 def test_others_take_the_file(weighed: Any) -> None:
