@@ -105,6 +105,7 @@ def _details(torch: str, choice: InstalledKnob) -> str:
         "range": " to ".join(map(units.setting, knob.range or ())),
         "with": " ".join(f"{n}={units.setting(v)}" for n, v in knob.only_with.items()),
         "changes": knob.acts,
+        "alters": knob.alters,
         "on": DEVICES[knob.devices] + (", only with a device" if knob.needs_device else ""),
         "variable": ", ".join(choice.entry.env),
         "since": knob.since,

@@ -10,7 +10,7 @@ import typer
 
 from perfcli.commands import _arguments as args
 from perfcli.console import documents
-from perfcli.options.performance import Changes
+from perfcli.options.performance import Alters
 
 
 def tune(
@@ -87,7 +87,7 @@ def tune(
     from perfcli.workflow.request import Question
     from perfcli.workflow.setting import MeasuringOptions
 
-    known: dict[str, Changes] = {"numerics": "numerics", "assumptions": "assumptions"}
+    known: dict[str, Alters] = {"numerics": "numerics", "assumptions": "assumptions"}
     for name in allow or ():
         if name not in known:
             raise PerfcliError(f"can't allow {name!r}: {suggestion(name, known)}")

@@ -29,7 +29,7 @@ Acts = Literal["kernels", "wrapper", "launch", "run"]
 calls them; the ``launch`` configurations for which the same kernels are compiled; or nothing
 before it ``run``s."""
 
-Changes = Literal["", "numerics", "assumptions"]
+Alters = Literal["", "numerics", "assumptions"]
 """What else than speed an option may change: ``numerics``, results beyond the order in which terms
 are added, or other random numbers; ``assumptions``, what is taken for granted of inputs, weights
 and indices, or promised of outputs."""
@@ -65,7 +65,7 @@ class PerformanceKnob:
     """Options to set along with it: without them it changes nothing."""
     needs_device: bool = False
     """Whether it can't be compiled, or decides nothing, where there is no device."""
-    changes: Changes = ""
+    alters: Alters = ""
 
     @property
     def is_static(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal
 from perfcli.bisect.answer import SearchCost
 from perfcli.bisect.space import Settings
 from perfcli.model import Change
-from perfcli.options.performance import Changes
+from perfcli.options.performance import Alters
 from perfcli.search.question import OptionChange, Subset
 
 Source = Literal["estimated", "measured"]
@@ -52,7 +52,7 @@ class Share:
     """Against the default; None: not known."""
     on_top: Ratio | None
     """All chosen options against all but this one."""
-    changes: Changes = ""
+    alters: Alters = ""
     """What else than speed it may change."""
 
 
@@ -99,7 +99,7 @@ class Tuned:
     """The best few, as far as they were looked at; the best first."""
     alone: tuple[Tried, ...] = ()
     """Single changes that have code of their own."""
-    left_out: Mapping[Changes, tuple[str, ...]] = field(default_factory=dict)
+    left_out: Mapping[Alters, tuple[str, ...]] = field(default_factory=dict)
     """Options that were not tried, by what else they may change."""
     searched: tuple[int, int] = (0, 0)
     """How many options, and values of them, were candidates."""

@@ -24,7 +24,7 @@ from perfcli.diff.compare import gather_evidence
 from perfcli.errors import PerfcliError
 from perfcli.model import Change, Device
 from perfcli.options import assignments, performance
-from perfcli.options.performance import Changes, InstalledKnob
+from perfcli.options.performance import Alters, InstalledKnob
 from perfcli.search.drive import Ledger, budget
 from perfcli.search.question import Subset
 from perfcli.search.result import Improvement
@@ -52,7 +52,7 @@ class TuneOptions:
     assigned: tuple[str, ...] = ()
     """``OPT=VAL``, or files of them, that are set whatever is found."""
     python: str | None = None
-    allowed: tuple[Changes, ...] = ()
+    allowed: tuple[Alters, ...] = ()
     """What else than speed the options may change."""
     most_measured: int = MEASURED_AT_MOST
     max_runs: int | None = None
@@ -71,7 +71,7 @@ class _Scope:
     context: Context
     setting: Setting | None
     knobs: Mapping[str, InstalledKnob]
-    left_out: Mapping[Changes, tuple[str, ...]]
+    left_out: Mapping[Alters, tuple[str, ...]]
 
     @property
     def device(self) -> Device:
@@ -122,11 +122,11 @@ def _plan(
     catalogue = assignments.load_catalogue(job.interpreter.torch_dir)
     knobs = performance.for_torch(catalogue.entries)
     usable = performance.select_usable(knobs, device, has_device=device == "cpu")
-    left_out: dict[Changes, tuple[str, ...]] = {}
-    for kind in get_args(Changes):
+    left_out: dict[Alters, tuple[str, ...]] = {}
+    for kind in get_args(Alters):
         if kind and kind not in options.allowed:
-            left_out[kind] = tuple(c.knob.name for c in usable if c.knob.changes == kind)
-    fit = [choice for choice in usable if choice.knob.changes not in left_out]
+            left_out[kind] = tuple(c.knob.name for c in usable if c.knob.alters == kind)
+    fit = [choice for choice in usable if choice.knob.alters not in left_out]
     launch = [choice for choice in knobs if choice.knob.name in LAUNCH_SEARCHES]
     variant = job.request.variant
     return _Scope(
@@ -302,7 +302,7 @@ class _Tuning:
             change,
             _known(lambda: judge.against_default(alone)),
             _known(lambda: judge.between(rest, self._settings(chosen))),
-            self._scope.knobs[change.name].knob.changes,
+            self._scope.knobs[change.name].knob.alters,
         )
 
 

@@ -74,7 +74,7 @@ def _describe_search(found: Tuned) -> str:
 
 def _describe_shares(found: Tuned) -> Iterator[str]:
     for share in found.shares:
-        mark = f" ({share.changes})" if share.changes else ""
+        mark = f" ({share.alters})" if share.alters else ""
         line = f"   {_setting(share)}{mark}: alone {write_ratio(share.alone)}"
         if len(found.shares) > 1:
             line += f", on top of the others {write_ratio(share.on_top)}"
@@ -153,7 +153,7 @@ def list_fields(found: Tuned) -> dict[str, Any]:
                 "value": each.change.bad,
                 "alone": each.alone,
                 "on_top": each.on_top,
-                "changes": each.changes,
+                "alters": each.alters,
             }
             for each in found.shares
         ],

@@ -61,7 +61,7 @@ def test_one_option_that_gains_it_all(weighed: Any) -> None:
     assert found["against_default"]["ratio"] == pytest.approx(2.401 / 4.902, rel=1e-3)
     assert found["default_seconds"] == pytest.approx(4.902e-3, rel=1e-3)
     (share,) = found["shares"]
-    assert (share["option"], share["value"], share["changes"]) == (MAX_READS, 5, "")
+    assert (share["option"], share["value"], share["alters"]) == (MAX_READS, 5, "")
     assert share["alone"] == share["on_top"] == found["against_default"]
     assert Path("out.html").read_text().count("softmax")
     first, second = csv.DictReader(Path("out.csv").read_text().splitlines())

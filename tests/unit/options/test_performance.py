@@ -258,3 +258,21 @@ def test_sources_and_comments_are_those_of_torch_2_13(catalogue: Catalogue) -> N
 def test_the_file_is_small() -> None:
     path = resources.files("perfcli").joinpath(performance.FILE)
     assert len(path.read_bytes()) < 80_000
+
+
+@pytest.mark.parametrize(
+    ("name", "alters"),
+    [
+        ("use_fast_math", "numerics"),
+        ("emulate_precision_casts", "numerics"),
+        ("fallback_random", "numerics"),
+        ("cpp.enable_unsafe_math_opt_flag", "numerics"),
+        ("freezing", "assumptions"),
+        ("assert_indirect_indexing", "assumptions"),
+        ("split_reductions", ""),
+        ("online_softmax", ""),
+    ],
+)
+def test_what_alters_more_than_speed_is_marked(name: str, alters: str) -> None:
+    (knob,) = (knob for knob in performance.load() if knob.name == name)
+    assert knob.alters == alters
