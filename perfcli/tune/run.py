@@ -225,7 +225,7 @@ class _Tuning:
         source: Source = "measured" if isinstance(judge, Measuring) else "estimated"
         found = replace(blank, source=source, tried=tuple(near), alone=tuple(alone))
         if not chosen:
-            hopeful = any(tried.known.gain > 0 for tried in near)
+            hopeful = bool(best.stopped) or any(tried.known.gain > 0 for tried in near)
             return replace(found, verdict="unsure" if hopeful else "default")
         options = self._settings(chosen)
         variant, python = self._scope.space.good, self._scope.job.request.variant.python

@@ -24,6 +24,8 @@ def verdict_line(found: Tuned) -> str:
     if found.verdict == "faster":
         change = write_ratio(found.against_default)
         return f"FASTER {_SOURCE[found.source]}, {change}: {_write(found.options)}"
+    if found.stopped and found.verdict == "unsure":
+        return "UNSURE: nothing that is surely faster was found before it stopped"
     if found.verdict == "unsure":
         return "UNSURE: something may be faster, and nothing surely is; keep the default"
     return "SAME: nothing is faster than the default"

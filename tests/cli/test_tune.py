@@ -152,6 +152,14 @@ def test_on_a_gpu_a_measurement_decides(
     ]
 
 
+def test_a_search_that_was_stopped_says_so(weighed: Any) -> None:
+    result = weighed(*TUNE, "--max-runs", "2")
+    assert result.code == 3
+    assert "UNSURE: nothing that is surely faster was found before it stopped\n" in result.out
+    assert "stopped after 2 runs (--max-runs): call the same again, and it goes on\n" in result.out
+    assert weighed(*TUNE).code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
