@@ -56,8 +56,8 @@ def number_of(name: str) -> int:
 class Asking:
     """Asks perfcli in processes of its own; runs are stored in the working folder."""
 
-    def __init__(self, work: Path, pythons: Mapping[str, str]) -> None:
-        self.work, self.pythons = work, pythons
+    def __init__(self, work: Path, pythons: Mapping[str, str], address: str = "") -> None:
+        self.work, self.pythons, self.address = work, pythons, address
         work.mkdir(parents=True, exist_ok=True)
 
     def call(self, *arguments: str, codes: Sequence[int] = (0,)) -> str:
@@ -104,6 +104,8 @@ class Asking:
             if side.torch not in self.pythons:
                 raise Missing(f"torch {side.torch} is not installed: --python {side.torch}=PYTHON")
             given += ["--python", self.pythons[side.torch]]
+        if self.address:
+            given += ["--executor", "ray", "--address", self.address]
         return self.call(*given).strip().splitlines()[-1]
 
     def ask(self, name: str, case: Reported) -> Heard:
@@ -185,13 +187,15 @@ def main() -> int:
     parser.add_argument("--half", choices=("even", "odd"), default="")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="cases at once")
     parser.add_argument("--python", action="append", default=[], metavar="RELEASE=PYTHON")
+    parser.add_argument("--address", default="", help="compile on this Ray cluster, HOST:PORT")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "reported")
     parser.add_argument("--page", type=Path, help="also write a Markdown page")
     arguments = parser.parse_args()
     cases = load_cases(arguments.only, arguments.half)
     if not cases:
         parser.error("no case has these numbers")
-    asking = Asking(arguments.work.resolve(), dict(each.split("=", 1) for each in arguments.python))
+    pythons = dict(each.split("=", 1) for each in arguments.python)
+    asking = Asking(arguments.work.resolve(), pythons, arguments.address)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         judged = {}
         for one in pool.map(lambda item: judge_case(asking, *item), cases.items()):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +64,7 @@ def connect(cluster: Cluster) -> Any:
     else:
         asked |= {"include_dashboard": False, "address": "local"}
     try:
-        with _kept_from_stdout():
+        with _kept_from_stdout(), _handlers_kept():
             ray.init(**asked)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"the cluster at {cluster.address}" if cluster.address else "a local cluster"
@@ -123,6 +125,16 @@ def _kept_from_stdout() -> Iterator[None]:
     """Send what Ray prints while it starts to stderr: stdout is for results."""
     with contextlib.redirect_stdout(sys.stderr):
         yield
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Put back what ends a command: Ray takes SIGTERM for itself, and exits where perfcli would
+    say what is stored."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
 
 
 def list_nodes(ray: Any) -> list[Node]:

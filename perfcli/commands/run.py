@@ -35,6 +35,9 @@ def run(
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
+    executor: args.Executor = "local",
+    address: args.Address = None,
+    memory: args.Memory = None,
     fresh: args.Fresh = False,
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Kernels to list; 0: all.")] = 10,
     sort: Annotated[
@@ -82,7 +85,12 @@ def run(
     )
     side = Side(tuple(option or ()), python)
     args.use_calibration(calibration)
-    context = Context(Notes(quiet), fresh, timeout, fake, jobs, written=wanted.places)
+    context = Context(
+        *(Notes(quiet), fresh, timeout, fake, jobs),
+        written=wanted.places,
+        cluster=args.choose_cluster(executor, address),
+        needs=args.read_needs(memory or ()),
+    )
     (found,) = compile_runs(question, [side], context)
     warn_of_oversights(found.run, context.notes, shows_notes=True)
     shown = estimate_run(found.run)

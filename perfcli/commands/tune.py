@@ -60,6 +60,9 @@ def tune(
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
+    executor: args.Executor = "local",
+    address: args.Address = None,
+    memory: args.Memory = None,
     json: args.Json = None,
     csv: documents.Csv = None,
     parquet: documents.Parquet = None,
@@ -98,7 +101,15 @@ def tune(
     out.check_writable(output)
     args.use_calibration(calibration)
     notes = Notes(quiet)
-    context = Context(notes, timeout=timeout, fake=fake, jobs=jobs, written=wanted.places)
+    context = Context(
+        notes,
+        timeout=timeout,
+        fake=fake,
+        jobs=jobs,
+        written=wanted.places,
+        cluster=args.choose_cluster(executor, address),
+        needs=args.read_needs(memory or ()),
+    )
     question = Question(
         *(scenario, tuple(param or ()), preset, target, device, dynamic), inputs=tuple(input or ())
     )

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from perfcli.errors import PerfcliError
+from perfcli.machine.driver import device_count
 from perfcli.machine.environment import clean_environment
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import Bundle, CompileRequest, Run
@@ -72,9 +73,11 @@ class ProcessExecutor:
         if fitting:
             at_once = self._count_at_once([requests[number] for number in fitting])
             with closing(_Crew(at_once, self.timeout_seconds)) as crew:
-                for number in fitting:
+                gpus = _list_gpus() if any(requests[n].on_device for n in fitting) else []
+                for turn, number in enumerate(fitting):
                     share = -(-requests[number].jobs // at_once)
-                    crew.begin(number, replace(requests[number], jobs=share))
+                    gpu = gpus[turn % len(gpus)] if gpus and requests[number].on_device else None
+                    crew.begin(number, replace(requests[number], jobs=share), gpu)
                 yield from crew.finish(len(fitting), progress)
 
     def _count_at_once(self, requests: Sequence[CompileRequest]) -> int:
@@ -86,6 +89,16 @@ class ProcessExecutor:
 
 _LEAST_AT_ONCE = 2
 """Both sides of a comparison are compiled at the same time, whatever memory seems to be left."""
+
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def _list_gpus() -> list[str]:
+    """Return the names of the GPUs that are visible here, which workers take in turns."""
+    count = device_count()
+    named = [name for name in os.environ.get(_VISIBLE, "").split(",") if name]
+    return named[:count] if named else [str(number) for number in range(count)]
 
 
 def compile_in_process(
@@ -110,8 +123,9 @@ class _Crew:
         self._running: set[_Compilation] = set()
         self._closed = False
 
-    def begin(self, number: int, request: CompileRequest) -> None:
-        self._pool.submit(self._compile, number, request)
+    def begin(self, number: int, request: CompileRequest, gpu: str | None = None) -> None:
+        """Compile a request as soon as it is its turn, on this GPU if it runs on one."""
+        self._pool.submit(self._compile, number, request, gpu)
 
     def finish(
         self, count: int, progress: Callable[[Progress], None]
@@ -128,10 +142,10 @@ class _Crew:
             count -= 1
             yield number, made
 
-    def _compile(self, number: int, request: CompileRequest) -> None:
+    def _compile(self, number: int, request: CompileRequest, gpu: str | None) -> None:
         made: Bundle | BaseException
         try:
-            begun = _Compilation(request, number, self._told.put, self._timeout)
+            begun = _Compilation(request, number, self._told.put, self._timeout, gpu)
             with self._lock:
                 self._running.add(begun)
                 closed = self._closed
@@ -164,8 +178,10 @@ class _Compilation:
         index: int,
         progress: Callable[[Progress], None],
         timeout_seconds: float | None,
+        gpu: str | None = None,
     ) -> None:
         self._request, self._index, self._progress = request, index, progress
+        self._gpu = gpu
         self._timeout = timeout_seconds
         self._channel: Channel | None = None
         self._folder = make_scratch()
@@ -179,6 +195,8 @@ class _Compilation:
     def _start(self) -> Channel:
         request = self._request
         environment = worker_environment(request, self._folder)
+        if self._gpu is not None:
+            environment[_VISIBLE] = self._gpu
 
         def fork(descriptors: tuple[int, int, int]) -> ForkedWorker | None:
             worker, refusal = fork_warm(request, environment, descriptors)
@@ -263,7 +281,7 @@ def worker_environment(
         **(own or {}),
     }
     if request.device == "cuda" and not request.on_device:
-        private["CUDA_VISIBLE_DEVICES"] = ""  # compiled as if it were not here
+        private[_VISIBLE] = ""  # compiled as if it were not here
     return clean_environment(os.environ, {**private, **request.variant.env})
 
 

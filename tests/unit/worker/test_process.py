@@ -308,6 +308,18 @@ send(open({str(tmp_path / "reply")!r}).read())
     assert seen == [1, 2]
 
 
+def test_those_that_run_on_gpus_take_them_in_turns(
+    request_for: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = f"open({str(tmp_path)!r} + '/seen-' + request['params']['n'], 'w').write("
+    body += "os.environ.get('CUDA_VISIBLE_DEVICES', 'none'))\n"
+    asked = [replace(request_for(body, n=str(n)), on_device=n < 3) for n in range(4)]
+    monkeypatch.setattr("perfcli.worker.process.device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    list(ProcessExecutor(30).compile(asked, lambda _: None))
+    assert [(tmp_path / f"seen-{n}").read_text() for n in range(4)] == ["5", "7", "5", ""]
+
+
 def test_what_needs_more_memory_than_there_is_is_not_begun(request_for: Request) -> None:
     needs = Needs({"softmax": 1 << 60})
     ((_, made),) = ProcessExecutor(30, needs).compile([request_for("sleep()")], lambda _: None)
