@@ -44,8 +44,9 @@ _CODE_NAMES = frozenset(
     # CI: functorch.error_on_custom_op_aliasing depends on it.
     {"CI", "FAKE_ALLOW_META", "LOG_AUTOTUNE_RESULTS", "USE_IR_LOC"}
 )
-# Where a user's weights are; says nothing about code.
-_HARMLESS = frozenset({"TORCH_HOME"})
+# Where a user's weights are, and what may not be used of a machine's links between GPUs, which
+# workers have to know; both say nothing about code.
+_HARMLESS = frozenset({"TORCH_HOME", "TORCH_SYMM_MEM_DISABLE_MULTICAST"})
 # These shape code as well, but describe the machine, so workers keep them.
 _MACHINE_PREFIXES = ("CUDA", "OMP_", "MKL_NUM_THREADS", "CXX", "NVCC", "PTXAS")
 

@@ -291,7 +291,11 @@ def _describe_ranks(measurement: Measurement) -> list[str]:
     worker = measurement.of("head")
     if worker is None or not worker.ranks:
         return []
-    where = ", ".join(f"{measurement.device}:{_place(machine)}" for machine in worker.ranks)
+    unlike = len({machine.device for machine in worker.ranks}) > 1
+    where = ", ".join(
+        f"{measurement.device}:{_place(machine)}" + (f" ({machine.device})" if unlike else "")
+        for machine in worker.ranks
+    )
     turns = {
         "base": [r.base for r in measurement.rounds if r.kind == "step"],
         "head": [r.head for r in measurement.rounds if r.kind == "step"],

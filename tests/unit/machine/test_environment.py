@@ -143,6 +143,7 @@ def test_workers_see_nothing_that_the_caller_set_for_torch() -> None:
         "PATH": "/bin",
         "CUDA_VISIBLE_DEVICES": "1",
         "TORCH_HOME": "/models",
+        "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
         "TORCHINDUCTOR_ONLINE_SOFTMAX": "0",
         "TRITON_INTERPRET": "1",
         "PYTORCH_CUDA_ALLOC_CONF": "x",
@@ -154,6 +155,7 @@ def test_workers_see_nothing_that_the_caller_set_for_torch() -> None:
         "PATH": "/bin",
         "CUDA_VISIBLE_DEVICES": "1",
         "TORCH_HOME": "/models",
+        "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
         "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
     }
 

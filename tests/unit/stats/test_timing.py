@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from handmade import H100, kernel, run
@@ -268,3 +268,30 @@ def test_the_rank_that_is_slowest_most_often_is_named() -> None:
     slower = Turn((2.0,), ranks=((1.0,), (2.0,)))
     assert timing._name_slowest([slow, slower]) == "rank 1 in 67 % of steps"
     assert timing._name_slowest([Turn((1.0,))]) == ""
+
+
+def test_ranks_and_exchanged_devices_are_told_with_their_places() -> None:
+    def worker(side: SideName, *places: int) -> Prepared:
+        machines = tuple(Machine(f"GPU {n % 2}", "2.13.0", device_index=n) for n in places)
+        return Prepared(side, 0, machines[0], 1.0, 1.0, ranks=machines if places[1:] else ())
+
+    def measured(*workers: Prepared, half: Literal[0, 1, 2] = 0) -> Measurement:
+        slowest = Turn((2.0,), ranks=((1.0,), (2.0,)))
+        made = Round(0, 0, "step", "base", 0.0, slowest, slowest, half=half)
+        return Measurement(
+            *("m", "2026-11-23", "base", "head", "softmax", "cuda", 1, 20.0, "in turns"),
+            workers, (made,), "interrupted",
+        )  # fmt: skip
+
+    ranks = measured(worker("base", 0, 1), worker("head", 0, 1))
+    assert timing._describe_ranks(ranks) == [
+        "2 ranks on cuda:0 (GPU 0), cuda:1 (GPU 1); a step takes as long as its slowest rank; "
+        "base: rank 1 in 100 % of steps; head: rank 1 in 100 % of steps"
+    ]
+    assert timing._describe_exchange(ranks, "step") == []
+    one = measured(worker("base", 2), worker("head", 3), half=1)
+    assert timing._describe_exchange(one, "step") == [
+        "base on cuda:2 and head on cuda:3; ended before they exchanged these, so there is nothing "
+        "to compare"
+    ]
+    assert timing._describe_ranks(one) == []

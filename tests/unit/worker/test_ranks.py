@@ -207,6 +207,32 @@ sleep()
     assert (str(error), error.detail) == ("the base's outputs are wrong (rank 1)", "it")
 
 
+def test_a_group_can_be_closed_while_somebody_waits_for_it(
+    start: Any, temporary: Path, tmp_path: Path
+) -> None:
+    """As Ctrl-C does."""
+    asked = tmp_path / "asked"
+    group = start(f"ready()\nasked()\nopen({str(asked)!r}, 'w').close()\nsleep()")
+    group.prepare()
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            group.turn(STEP)
+        except PerfcliError as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not asked.exists():
+        assert waiting.is_alive()
+    group.close()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert len(raised) == 1
+    assert list(temporary.iterdir()) == []
+
+
 # --- two real ranks --------------------------------------------------------------------------
 
 
