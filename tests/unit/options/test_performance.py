@@ -276,3 +276,13 @@ def test_the_file_is_small() -> None:
 def test_what_alters_more_than_speed_is_marked(name: str, alters: str) -> None:
     (knob,) = (knob for knob in performance.load() if knob.name == name)
     assert knob.alters == alters
+
+
+def test_what_is_set_along_marks_an_option_as_well() -> None:
+    alters = {knob.name: knob.alters for knob in performance.load()}
+    missed = [
+        knob.name
+        for knob in performance.load()
+        if not knob.alters and any(alters.get(other) for other in knob.only_with)
+    ]
+    assert missed == []
