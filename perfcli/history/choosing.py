@@ -80,7 +80,7 @@ def choose_series(entries: Sequence[Stored], choice: Choice) -> list[Series]:
 
     Raises PerfcliError where there is none of that name.
     """
-    made = make_series(entries)
+    made = make_series(entries, kernels=bool(choice.kernel))
     if not choice.metrics and not choice.kernel:
         return choose_deciding(made)
     names = {each.metric for each in made}

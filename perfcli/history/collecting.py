@@ -136,7 +136,8 @@ def _make_entry(
         circumstances=dict(sorted(_list_circumstances(document, run))),
         run=digests.get("head", ""),
         control=digests.get("base", "") if measured else "",
-        points=encode_points(points),
+        points=tuple(each for each in points if not each.kernel),
+        kernels=encode_points([each for each in points if each.kernel]),
     )
     kept = {digests[side]: files[side] for side in digests if side == "head" or measured}
     return Collected(entry, kept)

@@ -4,7 +4,7 @@ SHA-256 of what it says, so the same twice is one."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -105,11 +105,17 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """SHA-256 of the stored file of its run; empty where it was not at hand."""
     control: str = ""
     """The same of the run that was measured beside it."""
-    points: msgspec.Raw = msgspec.Raw(b"[]")
+    points: tuple[Point, ...] = ()
+    """Those of the whole step."""
+    kernels: msgspec.Raw = msgspec.Raw(b"[]")
+    """Those of kernel groups, several for each: most readers leave them alone."""
 
-    def read_points(self) -> list[Point]:
-        """Decode the points: a listing leaves most of them alone."""
-        return msgspec.json.decode(self.points, type=list[Point])
+    def read_kernels(self) -> list[Point]:
+        """Return the points of kernel groups."""
+        return _points_decoder.decode(self.kernels)
+
+
+_points_decoder = msgspec.json.Decoder(list[Point])
 
 
 class Stored(msgspec.Struct, frozen=True, dict=True):
@@ -133,7 +139,7 @@ class Stored(msgspec.Struct, frozen=True, dict=True):
 KIND = "history-entry"
 
 
-def encode_points(points: list[Point]) -> msgspec.Raw:
+def encode_points(points: Sequence[Point]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(points))
 
 

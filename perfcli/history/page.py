@@ -25,7 +25,7 @@ _TITLED = 1000
 """The newest entries of a page that are shown with their commits' titles."""
 _TITLE_LETTERS = 60
 _MOST_CHANGES = 40
-"""Changes of one series that a page lists, the newest."""
+"""Places with changes that a page lists, the newest."""
 _LOOKS = {"worse": "bad", "better": "good", "same": "good", "unsure": "doubt"}
 
 Explain = Callable[[Turning], tuple[Behind | None, str]]
@@ -63,15 +63,27 @@ def render_series(
     listed: list[list[str]] = []
     plots, data = [], []
     cut = False
+    drawings = sorted(drawings, key=lambda each: each.held is None)
     for number, drawing in enumerate(drawings):
         drawing, was_cut = _cut(drawing, MOST_POINTS // max(1, min(len(drawings), 4)) * 2)
         cut = cut or was_cut
         data.append(_describe_data(drawing, entries, listed))
-        plots.append(_describe_plot(number, drawing, explain, several))
+        plots.append(_describe_plot(number, drawing, several))
     for each in listed[:-_TITLED]:
         each[2] = ""
     note = "Older points are left out of this page; the history has them." if cut else ""
-    values = {"trail": [], "links": [], "links_title": "", "constant": [], "note": note}
+    changes, left = _describe_changes(drawings, explain)
+    judged = sum(each["judged"] for each in plots)
+    values = {
+        "trail": [],
+        "judged": judged,
+        "changes": changes,
+        "left_out": left,
+        "links": [],
+        "links_title": "",
+        "constant": [],
+        "note": note,
+    }
     text = json.dumps({"entries": listed, "plots": data}, ensure_ascii=False)
     return render("series.html", text, title=title, plots=plots, **{**values, **more})
 
@@ -133,12 +145,8 @@ def _unit(series: Series) -> str:
 _UNITS = {"bytes_moved": "bytes", "bytes_swept": "bytes"}
 
 
-def _describe_plot(
-    number: int, drawing: Drawing, explain: Explain, several: bool
-) -> dict[str, Any]:
+def _describe_plot(number: int, drawing: Drawing, several: bool) -> dict[str, Any]:
     series, held = drawing.series, drawing.held
-    shown = drawing.changes[-_MOST_CHANGES:]
-    left = len(drawing.changes) - len(shown)
     basis = ""
     if series.basis:
         words = {"measured": "against", "estimated": "with the constants"}
@@ -148,25 +156,52 @@ def _describe_plot(
         "title": f"{series.subject}: {series.name}" if several else series.name,
         "kind": series.kind,
         "basis": basis,
+        "judged": held is not None,
         "word": view.WORDS[held.verdict] if held else "",
         "look": _LOOKS[held.verdict] if held else "",
-        "changes": [_describe_change(number, each, explain) for each in reversed(shown)],
-        "left_out": f"{units.plural(left, 'older change')} not listed" if left else "",
     }
 
 
-def _describe_change(number: int, change: Turning, explain: Explain) -> dict[str, Any]:
-    behind, link = explain(change)
-    listed = behind.list_words() if behind else []
-    write = change.series.write
+def _describe_changes(
+    drawings: Sequence[Drawing], explain: Explain
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the places at which anything changed, the newest first, and how many are not listed.
+    Series that changed at one place share what lies behind."""
+    places: dict[tuple[str, str], list[tuple[int, Turning]]] = {}
+    for number, drawing in enumerate(drawings):
+        for change in drawing.changes:
+            ends = change.last.stored.id, change.first.stored.id
+            places.setdefault(ends, []).append((number, change))
+    newest = sorted(places.values(), key=_place, reverse=True)
+    left = len(newest) - _MOST_CHANGES
+    found = [_describe_place(each, explain) for each in newest[:_MOST_CHANGES]]
+    return found, f"{units.plural(left, 'older place')} not listed." if left > 0 else ""
+
+
+def _place(together: Sequence[tuple[int, Turning]]) -> tuple[int, int]:
+    """Return the order of a place: that of its commit, else of its addition."""
+    stored = together[0][1].first.stored
+    return stored.entry.commit.depth or 0, stored.sequence
+
+
+def _describe_place(together: Sequence[tuple[int, Turning]], explain: Explain) -> dict[str, Any]:
+    first = together[0][1]
+    behind, link = explain(first)
     return {
-        "id": f"change-{number}-{change.index}",
-        "worse": change.is_worse,
-        "size": view.write_size(change),
-        "levels": f"{write(change.before)} → {write(change.after)}",
-        "place": view.name_point(change.first.stored),
-        "behind": [(word, lines[:8]) for word, lines in listed if lines],
+        "id": f"change-{first.first.stored.id[:10]}",
+        "place": view.name_point(first.first.stored),
+        "behind": [(word, lines[:8]) for word, lines in behind.list_words()] if behind else [],
         "link": link,
+        "changes": [
+            {
+                "worse": each.is_worse,
+                "name": each.series.name,
+                "size": view.write_size(each),
+                "levels": f"{each.series.write(each.before)} → {each.series.write(each.after)}",
+                "link": f"#series-{number}",
+            }
+            for number, each in together
+        ],
     }
 
 

@@ -114,9 +114,9 @@ def _find(history: History, choice: Choice) -> Iterator[Found]:
 
 def _show(asked: Asked, notes: Notes) -> int:
     history = _open(asked, notes)
-    choice = _choose(asked)
+    detailed = bool(asked.what or asked.choice.metrics or asked.choice.kernel)
+    choice = _choose(asked, None if detailed else RECENT)
     found = list(_find(history, choice))
-    detailed = bool(choice.scenarios or choice.metrics or choice.kernel)
     details = list(_look_behind_all(history, found)) if detailed else []
     _write(asked, found, {"changes": [_plain_change(*each) for each in details]})
     for number, each in enumerate(found):
@@ -127,8 +127,11 @@ def _show(asked: Asked, notes: Notes) -> int:
         for behind in dict.fromkeys(b for _, b in mine):
             together = [change for change, known in mine if known is behind]
             _print(asked, "", *view.describe_behind(together, behind))
-    if not detailed:
-        notes.say("perfcli history show SCENARIO: what lies behind each change")
+    if not detailed and not asked.choice.last:
+        notes.say(
+            f"of each, the last {RECENT} points; perfcli history show SCENARIO: all of them, and "
+            "what lies behind each change"
+        )
     return 0
 
 

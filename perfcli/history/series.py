@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from perfcli import units
 from perfcli.diff.metrics import DECIDING, KERNEL_METRICS
@@ -13,8 +14,7 @@ from perfcli.history.entry import Kind, Point, Stored, Subject
 _HIGHER_IS_BETTER = {metric.name for metric in KERNEL_METRICS if metric.better == "higher"}
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """Holds one point of a series, and the entry that it comes from."""
 
     stored: Stored
@@ -83,11 +83,13 @@ def order(entries: Iterable[Stored]) -> list[Stored]:
     )
 
 
-def make_series(entries: Sequence[Stored]) -> list[Series]:
-    """Return the series of one subject's entries, those of the whole step first."""
+def make_series(entries: Sequence[Stored], *, kernels: bool = False) -> list[Series]:
+    """Return the series of one subject's entries: those of the whole step, and after them those of
+    kernel groups where they are asked for."""
     found: dict[tuple[Kind, str, str, str], list[Sample]] = {}
     for stored in order(entries):
-        for point in stored.entry.read_points():
+        entry = stored.entry
+        for point in (*entry.points, *(entry.read_kernels() if kernels else ())):
             key = (point.kind, point.kernel, point.metric, point.basis)
             found.setdefault(key, []).append(Sample(stored, point))
     if not found:

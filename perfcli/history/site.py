@@ -71,7 +71,7 @@ class _Site:
 
     def write_subject(self, subject: Subject, entries: Sequence[Stored]) -> dict[str, object]:
         """Write the pages of a subject, and return its row of the overview."""
-        series = make_series(entries)
+        series = make_series(entries, kernels=True)
         deciding = choose_deciding(series)
         drawings = list(self._draw(series, deciding))
         steps = [each for each in drawings if not each.series.kernel]

@@ -61,6 +61,8 @@ def find_shifts(values: Sequence[float], alarm: float = ALARM, seed: int = 0) ->
 
     series = np.asarray(values, dtype=float)
     random = np.random.default_rng(seed)
+    if len(series) > _LONG:
+        return _describe(series, _find_in_windows(series, alarm, random))
     places: dict[int, float] = {}
     todo = [(0, len(series))]
     while todo:
@@ -71,6 +73,34 @@ def find_shifts(values: Sequence[float], alarm: float = ALARM, seed: int = 0) ->
             places[place] = p
             todo += [(first, place), (place, last)]
     return _describe(series, places)
+
+
+_LONG = 400
+"""Points from which a series is searched in windows of so many, which overlap by half: what is not
+seen in one is too small to matter, and the search takes as long as the series is."""
+_SAME_PLACE = 10
+"""Points within which two windows mean the same change."""
+
+
+def _find_in_windows(series: Any, alarm: float, random: Any) -> dict[int, float]:
+    """Return the changes of a long series, with their p values: small enough for so many windows
+    together."""
+    stride = _LONG // 2
+    starts = [*range(0, len(series) - _LONG, stride), len(series) - _LONG]
+    found: list[tuple[float, int]] = []
+    todo = [(start, start + _LONG) for start in starts]
+    while todo:
+        first, last = todo.pop()
+        one = _find_one(series[first:last], alarm / len(starts), random)
+        if one is not None:
+            place, p = first + one[0], one[1]
+            found.append((p, place))
+            todo += [(first, place), (place, last)]
+    places: dict[int, float] = {}
+    for p, place in sorted(found):
+        if all(abs(place - known) > _SAME_PLACE for known in places):
+            places[place] = p
+    return places
 
 
 def _describe(series: Any, places: dict[int, float]) -> list[Shift]:
@@ -92,12 +122,26 @@ def _find_one(series: Any, alarm: float, random: Any) -> tuple[int, float] | Non
     scan = _scan(series[None, :])
     if not scan.largest[0] > _LEAST_CLEAR:
         return None
-    draws = _make_up(scan, n, random)
-    beyond = int((_scan(draws).largest >= scan.largest[0]).sum())
-    p = (beyond + 1) / (_DRAWS + 1)
+    p = _find_p(_scan(_make_up(scan, n, random)).largest, float(scan.largest[0]), alarm)
     return (int(scan.place[0]), p) if p <= alarm else None
 
 
+def _find_p(made_up: Any, clear: float, alarm: float) -> float:
+    """Return how often a series without a change has one that is as clear. Where no count can be as
+    small as the alarm that is asked for, the squares beyond the highest fifth are taken for
+    exponential, as those of normal variables are."""
+    import numpy as np
+
+    counted = (int((made_up >= clear).sum()) + 1) / (_DRAWS + 1)
+    if alarm * (_DRAWS + 1) >= 1:
+        return counted
+    squares = made_up**2
+    bound = float(np.quantile(squares, 1 - _TAIL))
+    scale = float((squares[squares > bound] - bound).mean())
+    return counted if clear**2 <= bound else _TAIL * float(np.exp((bound - clear**2) / scale))
+
+
+_TAIL = 0.2
 _LEAST_CLEAR = 2.8
 """Standard errors that a change needs at least: of 60 independent normal points without a change
 one in five reaches it, so there is no need to look further below."""

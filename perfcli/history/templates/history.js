@@ -74,8 +74,9 @@
         make("line", this.svg, { class: "grid", x1: LEFT, x2: this.width - RIGHT, y1: this.y(value), y2: this.y(value) });
         make("text", this.svg, { x: LEFT - 8, y: this.y(value) + 4, "text-anchor": "end" }, this.write(value));
       }
-      const columns = Math.max(2, Math.floor(this.room / 150));
+      const columns = Math.max(2, Math.floor(this.room / 240));
       const names = new Set();
+      if (last < first) return;
       for (let n = 0; n < columns; n += 1) names.add(Math.round(first + (last - first) * n / (columns - 1)));
       for (const index of names) {
         const entry = data.entries[this.points[index][0]];
