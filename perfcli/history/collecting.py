@@ -40,35 +40,36 @@ class Collected:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def collect(what: str, commit: str, label: str) -> Iterator[Collected]:
-    """Yield the entries of a stored run (its file, id, or beginning of its id), or of a file that
+def collect(what: str, commit: str, label: str) -> list[Collected]:
+    """Return the entries of a stored run (its file, id, or beginning of its id), or of a file that
     compare or gate wrote. ``commit``: the revision that was compiled; empty: that of the reference,
     else what is checked out.
 
     Raises PerfcliError for what is neither, and for a revision that is not there.
     """
     document = _read_document(Path(what))
-    kind = document.get("perfcli") if document else None
-    if document is None or kind == "run":
-        stored = load_stored(what)
-        if stored.path is None:
-            raise PerfcliError(
-                f"{what} is not stored as a file: a history keeps runs by their files"
-            )
-        yield _collect(_describe_alone(stored.run), {"head": stored.path}, commit, label)
-    elif kind == "comparison":
-        yield _collect(document, _find_files(document), commit, label)
-    elif kind == "gate":
-        compared = [each["comparison"] for each in document["checks"] if each["comparison"]]
-        if not compared:
-            raise PerfcliError(f"{what} has no check that was compared: there is nothing to add")
-        for each in compared:
-            yield _collect(each, _find_files(each), commit, label)
-    else:
-        raise PerfcliError(
-            f"{what} is JSON of {kind or 'another program'}: a stored run, or a file that compare "
-            "--json or gate --json wrote, is expected"
-        )
+    kind = document.get("perfcli") if document is not None else "run"
+    try:
+        if kind == "run":
+            return [_collect_run(what, commit, label)]
+        if kind == "comparison" and document:
+            return [_collect(document, _find_files(document), commit, label)]
+        if kind == "gate" and document:
+            compared = [each["comparison"] for each in document["checks"] if each["comparison"]]
+            return [_collect(each, _find_files(each), commit, label) for each in compared]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PerfcliError(f"{what} lacks what this version writes ({error!r})") from error
+    raise PerfcliError(
+        f"{what} is JSON of {kind or 'another program'}: a stored run, or a file that compare "
+        "--json or gate --json wrote, is expected"
+    )
+
+
+def _collect_run(what: str, commit: str, label: str) -> Collected:
+    stored = load_stored(what)
+    if stored.path is None:
+        raise PerfcliError(f"{what} is not stored as a file: a history keeps runs by their files")
+    return _collect(_describe_alone(stored.run), {"head": stored.path}, commit, label)
 
 
 def _read_document(path: Path) -> dict[str, Any] | None:
@@ -101,15 +102,6 @@ def _find_files(document: Mapping[str, Any]) -> dict[str, Path]:
 
 
 def _collect(
-    document: Mapping[str, Any], paths: Mapping[str, Path], commit: str, label: str
-) -> Collected:
-    try:
-        return _make_entry(document, paths, commit, label)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise PerfcliError(f"the document lacks what this version writes ({error!r})") from error
-
-
-def _make_entry(
     document: Mapping[str, Any], paths: Mapping[str, Path], commit: str, label: str
 ) -> Collected:
     head = document["head"]

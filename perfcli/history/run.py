@@ -79,6 +79,8 @@ def _add(asked: Asked, notes: Notes) -> int:
         raise PerfcliError("history add: name stored runs, or JSON of compare or gate")
     label = asked.choice.label or ""
     collected = [each for what in asked.what for each in collect(what, asked.commit, label)]
+    if not collected:
+        raise PerfcliError("there is nothing to add: no check of the gate was compared")
     history = History(open_home(asked.place), notes.warn)
     for each in collected:
         history.check_variant(each.entry)

@@ -42,7 +42,7 @@ class Drift:
 def measure_drift(values: Sequence[float]) -> Drift:
     """Return the change from the lowest level that the series had to its last points."""
     import numpy as np
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     n = len(values)
     if n < FEWEST:
@@ -60,7 +60,7 @@ def measure_drift(values: Sequence[float]) -> Drift:
     begins, ends, residuals = _fit_ramp(rest)
     error = math.sqrt(2) * _error_of_mean(residuals, size)
     free = max(len(rest) - 4, 1)
-    half, surely = (float(t.ppf(p, free)) * error for p in (0.975, 0.995))
+    half, surely = (float(stdtrit(free, p)) * error for p in (0.975, 0.995))
     return Drift(
         change,
         change - half,

@@ -4,7 +4,7 @@
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const data = JSON.parse(document.getElementById("data").textContent);
-  const HEIGHT = 260, LEFT = 84, RIGHT = 16, TOP = 12, BOTTOM = 30, LEAST = 3;
+  const HEIGHT = 260, LEFT = 84, RIGHT = 16, TOP = 12, BOTTOM = 30, LEAST = 2;
 
   const make = (name, parent, attributes, text) => {
     const node = document.createElementNS(SVG, name);

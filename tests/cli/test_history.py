@@ -1,0 +1,201 @@
+"""perfcli history on a repository of the user's, with the fake executor."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import chromium
+import pytest
+
+MORE_READS = "triton.mix_order_reduction_max_reads=1000"
+HOSTILE = "Fuse <script>alert(1)</script> \x1b[31m"
+
+
+def commit(title: str) -> None:
+    who = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", title], check=True)
+
+
+@pytest.fixture
+def repository(perfcli: Any) -> Any:
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    return perfcli
+
+
+def add_run(perfcli: Any, *options: str) -> None:
+    assert perfcli("run", "softmax", "--fresh", "-q", *options).code == 0
+    newest = max(Path(".perfcli/runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    found = perfcli("history", "add", str(newest))
+    assert (found.code, found.err[:6]) == (0, "added:"), found.err
+
+
+@pytest.fixture
+def grown(repository: Any) -> Any:
+    """Four commits, of which the third makes a kernel spill."""
+    for number in range(4):
+        commit(HOSTILE if number == 2 else f"Change {number}")
+        add_run(repository, *(["-o", MORE_READS] if number > 1 else []))
+    return repository
+
+
+def test_a_change_is_shown_with_its_commit_its_option_and_its_kernels(grown: Any) -> None:
+    found = grown("history", "show", "softmax")
+    assert found.code == 0
+    assert re.search(r"spilled words +4 +46 +1, 0 → 46 at", found.out)
+    assert re.search(r"worse +spilled words 0 → 46", found.out)
+    assert re.search(r"commits +\w{12} Fuse <script>", found.out)
+    assert re.search(r"differs +option triton\S+ none → 1000", found.out)
+    assert re.search(r"kernels +\S+, \S+, \S+ → \S+ fused: .*spilled words 0 → 46", found.out)
+    assert "\x1b" not in found.out + found.err
+
+
+def test_check_fails_on_what_is_worse_and_passes_after_it(grown: Any) -> None:
+    found = grown("history", "check")
+    assert found.code == 1
+    assert re.search(r"^WORSE +spilled words: 0 → 46 to its best$", found.out, re.M)
+    since = subprocess.check_output(["git", "rev-parse", "HEAD~1"], text=True).strip()
+    found = grown("history", "check", "--since", since[:12])
+    assert (found.code, "WORSE" in found.out) == (0, False)
+    assert grown("history", "check", "--since", "HEAD").code == 2  # no commit of that name
+    assert grown("history", "check", "--last", "1").code == 3
+
+
+def test_one_table_as_csv_and_json(grown: Any) -> None:
+    found = grown("history", "show", "softmax", "--csv", "-", "--json", "history.json")
+    lines = found.out.splitlines()
+    assert lines[0].startswith(
+        "number,subject,scenario,where,label,kind,kernel,metric,basis,point,value"
+    )
+    spilled = [line for line in lines if ",spilled_words," in line]
+    assert [line.split(",")[10] for line in spilled] == ["0.0", "0.0", "46.0", "46.0"]
+    document = json.loads(Path("history.json").read_text())
+    (series,) = (s for s in document["series"] if s["metric"] == "spilled_words")
+    assert series["changes"] == [{"index": 2, "before": 0, "after": 46, "p": None}]
+    change = document["changes"][0]
+    assert change["worse"]
+    assert change["circumstances"] == ["option triton.mix_order_reduction_max_reads none → 1000"]
+
+
+def test_a_drawing_in_a_pipe(grown: Any) -> None:
+    found = grown("history", "plot", "softmax", "--metric", "spilled_words")
+    assert re.search(r"^ *46\|.*\*", found.out, re.M)
+    assert re.search(r"^ *0\|\*", found.out, re.M)
+
+
+def test_a_measured_ratio_is_to_its_control(repository: Any, monkeypatch: Any) -> None:
+    for number, ratio in enumerate(
+        [1.0, 1.001, 0.999, 1.002, 1.0, 0.998, 1.05, 1.051, 1.049, 1.052]
+    ):
+        commit(f"Change {number}")
+        monkeypatch.setenv("PERFCLI_FAKE", f"1;ratio={ratio}")
+        words = ["-b", "triton.mix_order_reduction=false", "--device", "cpu", "--json", "c.json"]
+        repository("compare", "softmax", *words, "-q")
+        assert repository("history", "add", "c.json").code == 0
+    found = repository("history", "show", "softmax")
+    assert re.search(r"worse +measured step time 1\.0\d+ × → 1\.05\d+ × \(\+[45]\.", found.out)
+    assert "to       " in found.out
+    assert "Change 6" in found.out
+    found = repository("history", "check")
+    assert found.code == 1
+    assert "WORSE   measured step time: +" in found.out
+
+
+def test_the_same_again_is_known_already(repository: Any) -> None:
+    commit("one")
+    add_run(repository)
+    (run,) = Path(".perfcli/runs").iterdir()
+    assert repository("history", "add", str(run)).err.startswith("known already:")
+    shown = repository("history", "show", "--csv", "-").out.splitlines()
+    assert len({line for line in shown if ",spilled_words," in line}) == 1
+
+
+def test_two_variants_of_one_commit_need_a_label(repository: Any) -> None:
+    commit("one")
+    add_run(repository)
+    repository("run", "softmax", "-q", "-o", MORE_READS)
+    newest = max(Path(".perfcli/runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    found = repository("history", "add", str(newest))
+    assert found.code == 2
+    assert "--label" in found.complaint
+    assert repository("history", "add", str(newest), "--label", "more").code == 0
+
+
+def test_merge_takes_over_what_is_missing(grown: Any) -> None:
+    assert grown("history", "merge", ".perfcli/history", "--history", "copy").code == 0
+    assert grown("history", "check", "--history", "copy").code == 1
+    found = grown("history", "merge", ".perfcli/history", "--history", "copy")
+    assert "took over 0 entries" in found.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["grow"], "add, show, plot, check, site, merge is expected"),
+        (["show"], "there is no history in .perfcli/history: perfcli history add RUN begins one"),
+        (["add"], "name stored runs"),
+        (["add", "nowhere"], "no stored run 'nowhere'"),
+        (["add", "other.json"], "JSON of another program"),
+        (["add", "broken.json"], "is not JSON"),
+        (["add", "empty.json"], "lacks what this version writes"),
+        (["merge"], "name one history"),
+        (["show", "--history", "nosuch://x"], "pip install fsspec s3fs"),
+    ],
+)
+def test_mistakes_are_one_line(perfcli: Any, words: list[str], told: str) -> None:
+    Path("other.json").write_text("{}")
+    Path("broken.json").write_text("{")
+    Path("empty.json").write_text('{"perfcli": "comparison"}')
+    found = perfcli("history", *words)
+    assert found.code == 2
+    assert told in found.complaint
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def test_the_site_is_linked_offline_and_small(grown: Any) -> None:
+    assert grown("history", "site", "pages").code == 0
+    pages = {path.name: path.read_text() for path in Path("pages").iterdir()}
+    kinds = [name.partition("-")[0] for name in pages]
+    assert kinds.count("scenario") == 1
+    assert kinds.count("comparison") == 1
+    assert kinds.count("kernel") == 6
+    for name, text in pages.items():
+        assert len(text.encode()) < 1_000_000
+        assert "<script>alert" not in text
+        assert "\x1b" not in text
+        for link in re.findall(r'href="([^"#]+)', text):
+            assert link in pages or link == "data:,", f"{name}: {link}"
+    before = set(pages)
+    assert grown("history", "site", "pages").code == 0
+    assert {path.name for path in Path("pages").iterdir()} == before
+
+
+@pytest.fixture(scope="module")
+def browser() -> Any:
+    yield from chromium.started()
+
+
+def test_a_drawing_zooms_in_a_browser(grown: Callable[..., Any], browser: Any) -> None:
+    grown("history", "plot", "softmax", "--html", "plot.html")
+    tab = chromium.Tab(browser, Path("plot.html").resolve())
+    count = "document.querySelector('.plot').querySelectorAll('.point').length"
+    tab.page.wait_for_selector(".plot .point")
+    assert tab.ask(count) == 4
+    tab.page.locator(".plot svg").first.focus()
+    for _ in range(3):
+        tab.page.keyboard.press("+")
+    assert tab.ask(count) < 4
+    tab.page.keyboard.press("0")
+    assert tab.ask(count) == 4
+    box = tab.page.locator(".plot svg").first.bounding_box()
+    tab.page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 100)
+    tip = tab.page.locator(".plot .tip").first.inner_text()
+    assert "46" in tip
+    assert tab.complaints == []
+    tab.page.close()

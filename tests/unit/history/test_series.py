@@ -1,0 +1,159 @@
+"""Entries as series: in the order of commits, kinds apart, changes and ends judged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from handmade_history import BLOCK, entry, filled, listed, series
+
+from perfcli.errors import PerfcliError
+from perfcli.history.changes import find_changes, hold
+from perfcli.history.choosing import Choice, choose_series, choose_subjects
+from perfcli.history.entry import Subject
+from perfcli.history.plot import draw
+from perfcli.history.series import choose_deciding, find_clocks_going_back, make_series
+
+
+def test_points_are_in_the_order_of_commits_whatever_clocks_say() -> None:
+    entries = listed(
+        entry(3, 3.0, depth=3, created="2020-01-01T00:00:00Z"),
+        entry(1, 1.0, depth=1, created="2026-01-01T00:00:00Z"),
+        entry(2, 2.0, depth=2, created="2023-01-01T00:00:00Z"),
+    )
+    (found,) = make_series(entries)
+    assert found.values == [1.0, 2.0, 3.0]
+
+
+def test_without_depths_the_order_of_additions_counts() -> None:
+    back = listed(
+        entry(1, 1.0, created="2026-06-01T00:00:00Z"), entry(2, 2.0, created="2021-01-01T00:00:00Z")
+    )
+    (found,) = make_series(back)
+    assert found.values == [1.0, 2.0]
+
+
+def test_a_clock_that_went_back_is_told_once() -> None:
+    history = filled(entry(1, depth=1))
+    history.add_all([(entry(2, depth=2), "2019-01-01T00:00:00Z")], {})
+    history.add_all([(entry(3, depth=3), "2018-01-01T00:00:00Z")], {})
+    (line,) = find_clocks_going_back(history.entries())
+    assert "the clock went back" in line
+    assert list(find_clocks_going_back(listed(entry(1), entry(2)))) == []
+
+
+def test_kinds_controls_and_constants_are_never_mixed() -> None:
+    made = [
+        entry(1, 1.0, kind="measured", metric="step_time", basis="main a"),
+        entry(2, 1.1, kind="measured", metric="step_time", basis="main b"),
+        entry(3, 1e-3, kind="estimated", metric="estimated_seconds", basis="h100"),
+        entry(4, 7.0),
+        entry(5, 8.0, kernel="forward 0 triton_red"),
+    ]
+    found = make_series(listed(*made))
+    assert [(each.kind, each.basis) for each in found] == [
+        *(("measured", "main a"), ("measured", "main b")),
+        *(("estimated", "h100"), ("static", "")),
+    ]
+    assert [each.basis for each in choose_deciding(found)] == ["main b"]
+    both = make_series(listed(*made), kernels=True)
+    assert [each.kernel for each in both if each.kernel] == ["forward 0 triton_red"]
+
+
+def test_counts_judge_where_no_time_is_known() -> None:
+    made = [entry(n, 1.0, metric=name) for n, name in enumerate(("kernels", "spilled_words"))]
+    made.append(entry(3, 1.0, metric="peak_memory_bytes"))
+    judging = choose_deciding(make_series(listed(*made)))
+    assert [each.metric for each in judging] == ["spilled_words", "peak_memory_bytes"]
+
+
+def test_every_change_of_an_exact_number_is_one() -> None:
+    exact = series([5, 5, 6, 6, 4], "static", "spilled_words")
+    found = find_changes(exact)
+    assert [(c.index, c.before, c.after, c.is_worse) for c in found] == [
+        (2, 5, 6, True),
+        (4, 6, 4, False),
+    ]
+    assert find_changes(series([0.1 + 0.2, 0.3], "estimated", "estimated_seconds")) == []
+
+
+def test_less_of_what_is_better_high_is_worse() -> None:
+    (change,) = find_changes(series([8, 4], "static", "vector_loads"))
+    assert change.is_worse
+    assert hold(series([8, 4], "static", "vector_loads"), 0.02).verdict == "worse"
+
+
+def test_ten_exact_commits_of_0_4_percent_are_a_drift() -> None:
+    values = [1e-3 * 1.004 ** min(max(n - 5, 0), 10) for n in range(25)]
+    held = hold(series(values, "estimated", "estimated_seconds"), 0.02)
+    assert (held.verdict, held.is_drift) == ("worse", True)
+    assert held.ratio == pytest.approx(1.004**10)
+    assert (held.begins, held.ends) == (5, 15)
+    assert hold(series(values[:9], "estimated", "estimated_seconds"), 0.02).verdict == "same"
+
+
+def test_ten_measured_commits_of_0_4_percent_are_a_drift() -> None:
+    noise = 0.01 * np.random.default_rng(0).standard_normal(60)
+    ramp = math.log(1.004) * np.clip(np.arange(60) - 20, 0, 10)
+    held = hold(series(np.exp(noise + ramp).tolist()), 0.02)
+    assert held.verdict == "worse"
+    assert held.low is not None
+    assert held.low > 1
+    assert hold(series(np.exp(noise).tolist()), 0.02).verdict == "same"
+
+
+def test_one_step_is_no_drift() -> None:
+    held = hold(series([1.0] * 5 + [1.1] * 5, "estimated", "estimated_seconds"), 0.02)
+    assert (held.verdict, held.is_drift) == ("worse", False)
+
+
+def test_few_points_are_unsure() -> None:
+    held = hold(series([1.0, 1.01, 1.0]), 0.02)
+    assert (held.verdict, held.why) == ("unsure", "3 points are too few, 8 are needed")
+    assert hold(series([1.0], "static", "kernels"), 0.02).verdict == "unsure"
+
+
+def test_what_grew_from_nothing_is_worse() -> None:
+    held = hold(series([0, 0, 46], "static", "spilled_words"), 0.02)
+    assert (held.verdict, held.ratio, held.best, held.last) == ("worse", None, 0, 46)
+
+
+def test_an_unknown_name_is_told_with_the_nearest() -> None:
+    history = filled(entry(1), entry(2))
+    with pytest.raises(PerfcliError, match=r"no history of 'model.py:blok'.*model.py:block"):
+        choose_subjects(history, Choice(scenarios=("model.py:blok",)))
+    ((subject, entries),) = choose_subjects(history, Choice(scenarios=("model.py",)))
+    assert (subject, len(entries)) == (BLOCK, 2)
+    with pytest.raises(PerfcliError, match="spilled_words"):
+        choose_series(entries, Choice(metrics=("spilled",)))
+    with pytest.raises(PerfcliError, match="nothing of that target"):
+        choose_subjects(history, Choice(target="a100"))
+
+
+def test_since_and_last_leave_points_out() -> None:
+    history = filled(*(entry(n, depth=n + 1) for n in range(10)))
+    since = Choice(since=f"{4:040x}")
+    ((_, entries),) = choose_subjects(history, since)
+    assert [each.entry.commit.depth for each in entries] == [5, 6, 7, 8, 9, 10]
+    ((_, entries),) = choose_subjects(history, replace(since, last=2))
+    assert [each.entry.commit.depth for each in entries] == [9, 10]
+
+
+def test_the_drawing_is_plain_in_a_pipe_and_dots_elsewhere() -> None:
+    exact = series([1, 1, 1, 9, 9, 9], "static", "kernels")
+    changes = find_changes(exact)
+    plain = draw(exact, changes, 60, plain=True)
+    assert all(line.isascii() for line in plain)
+    assert plain[0].lstrip().startswith("9|")
+    assert [line.count("*") for line in (plain[0], plain[11])] == [3, 3]
+    assert plain[13].index("^") == plain[0].index("*")
+    dots = draw(exact, changes, 60, plain=False)
+    assert any("⠀" < letter <= "⣿" for letter in dots[0])
+    assert max(map(len, [*plain, *dots])) <= 62
+
+
+def test_a_subject_is_one_line() -> None:
+    subject = Subject("m.py", {"fast": True}, "training", target="h200", world=2, label="nightly")
+    assert str(subject) == "m.py · training · h200 · fast=true · world 2 · nightly"
