@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from perfcli import units
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import NOT_SET, Settings
+from perfcli.frames.table import Column, Table
 from perfcli.model import OptionValue, TimeVerdict
 from perfcli.search.numeric import Flip
 from perfcli.search.question import OptionChange
-from perfcli.search.result import Culprits, Dependency, Direction, Improvement
+from perfcli.search.result import Culprits, Dependency, Direction, Effect, Improvement
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +141,51 @@ def _listed(options: Sequence[OptionChange], most: int = 6) -> str:
 def _stopped(reason: str) -> str:
     """Return ``stopped after 5 s (--budget)``, or ``interrupted``."""
     return reason if reason == "interrupted" else f"stopped {reason}"
+
+
+# --- table -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """Holds one change that was searched."""
+
+    change: OptionChange
+    group: int | None
+    """The number of the set to blame that it is in, from 1; of a catalogue 1 is the best set."""
+    effect: Effect | None
+
+
+def list_changes(found: Bisection) -> list[ChangeRow]:
+    """Return all changes that were searched as rows."""
+    groups: dict[str, int] = {}
+    effects: dict[str, Effect] = {}
+    for number, culprit in enumerate(found.culprits.sets if found.culprits else (), 1):
+        groups |= {change.key: number for change in culprit.options}
+    if found.improvement is not None:
+        groups |= {change.key: 1 for change in found.improvement.best}
+        effects = {effect.change.key: effect for effect in found.improvement.effects}
+    return [ChangeRow(c, groups.get(c.key), effects.get(c.key)) for c in found.changes]
+
+
+CHANGES: Table[ChangeRow] = Table(
+    "changes",
+    "an option that differs between good and bad, or a value of the catalogue",
+    "`bisect-config`",
+    (
+        Column("option", "text", "its name", lambda row: row.change.name),
+        Column(
+            "good", "text", "its value on the good side", lambda r: units.setting(r.change.good)
+        ),
+        Column("bad", "text", "its value on the bad side", lambda r: units.setting(r.change.bad)),
+        Column("group", "count", "the set to blame, or the best set", lambda row: row.group),
+        Column(
+            *("value", "number", "of a catalogue: the metric with this change alone"),
+            lambda row: row.effect and row.effect.answer.value,
+        ),
+        Column(
+            *("gain", "number", "of a catalogue: what it gains alone, in the metric's unit"),
+            lambda row: row.effect and row.effect.gain,
+        ),
+    ),
+)

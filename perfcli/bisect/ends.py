@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfcli.bisect import document, view
-from perfcli.bisect.answer import Bisection
-from perfcli.console import output
+from perfcli.bisect.answer import CHANGES, Bisection, list_changes
+from perfcli.console import documents, output
+from perfcli.console.documents import Wanted
 from perfcli.diagnosis import judge
 from perfcli.diff.compare import gather_evidence
 from perfcli.errors import NotComparable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    json: Path | None
+    wanted: Wanted
     quiet: bool
     report: bool
 
@@ -69,24 +69,25 @@ def _line(text: str) -> Text:
 
 
 def _show(found: Bisection, ends: _Compared | None, shown: Shown) -> None:
-    """Writes the report to stdout and, where asked for, the JSON file."""
+    """Writes the report to stdout and, where asked for, JSON and the table."""
     from rich.console import Group
     from rich.text import Text
 
     comparison = ends.comparison if ends else None
-    if shown.json is not None:
+    if shown.wanted.json is not None:
         references = [reference for reference, _ in ends.places] if ends else []
         fields = document._fields(found, comparison, references)
-        output.write_document("bisection", fields, shown.json)
+        output.write_document("bisection", fields, shown.wanted.json)
+    documents.write_table(CHANGES, list_changes(found), shown.wanted)
     lines = [view._verdict(found)] if shown.quiet else view._lines(found)
-    output.show(Group(*map(_line, lines)), shown.json)
+    output.show(Group(*map(_line, lines)), shown.wanted.stdout)
     if ends is None or shown.quiet:
         return
     screen = output.screen()
     head = Text("\nthe two ends:" if found.direction is None else "\nbefore and after:")
     body = screen.comparison(ends.comparison, ends.places, not shown.report, False)
-    output.show(Group(head, body), shown.json)
+    output.show(Group(head, body), shown.wanted.stdout)
     references = [reference for reference, _ in ends.places]
     if not shown.report and all(references):
         line = f"look closer: perfcli compare {' '.join(references)}"
-        output.show(Group(_line(line)), shown.json)
+        output.show(Group(_line(line)), shown.wanted.stdout)

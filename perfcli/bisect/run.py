@@ -28,7 +28,6 @@ from perfcli.bisect.sides import (
 )
 from perfcli.bisect.space import Settings
 from perfcli.bisect.timed import Clock, Stopwatch, _compile_paired
-from perfcli.console import output
 from perfcli.errors import PerfcliError
 from perfcli.machine import environment
 from perfcli.search.drive import Ledger, budget
@@ -194,7 +193,6 @@ def bisect(
 ) -> int:
     """Return the exit code. Raises PerfcliError for what the user got wrong, and what compiling
     raises."""
-    output.check_writable(shown.json)
     device, _ = choose_device(question.device, question.target)
     metric = metrics._find(options.metric, device)
     direction = _direction(options)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
 from perfcli.names import suggestion
 
@@ -41,6 +42,8 @@ def baseline(
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
@@ -56,9 +59,13 @@ def baseline(
 
     if action not in ACTIONS:
         raise PerfcliError(f"perfcli baseline {action}: {suggestion(action, ACTIONS)}")
+    wanted = documents.Wanted(csv=csv, parquet=parquet)
+    documents.check(wanted)
+    if wanted.named and action != "show":
+        raise PerfcliError(f"baseline {action} prints no table: leave out --csv and --parquet")
     found = compiled.configured(config, file)
     if action == "show":
-        update.show(found, compiled.chosen(found, checks or ()))
+        update.show(found, compiled.chosen(found, checks or ()), wanted)
         return 0
     if not reason.strip():
         raise PerfcliError(

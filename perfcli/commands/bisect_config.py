@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 
 Assignments = list[str] | None
 
@@ -92,6 +93,8 @@ def bisect_config(
     address: args.Address = None,
     memory: args.Memory = None,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
@@ -111,6 +114,8 @@ def bisect_config(
     from perfcli.workflow.request import Question
     from perfcli.workflow.setting import MeasuringOptions
 
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     options = BisectOptions(
         metric,
         tuple(good or ()),
@@ -136,5 +141,5 @@ def bisect_config(
         cluster=args.choose_cluster(executor, address),
         needs=args.read_needs(memory or ()),
     )
-    shown = Shown(json, quiet, report)
+    shown = Shown(wanted, quiet, report)
     return run.bisect(question, options, timing, context, shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -60,6 +61,8 @@ def gate(
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     markdown: documents.Markdown = None,
     html: documents.Html = None,
     junit: documents.Junit = None,
@@ -85,7 +88,7 @@ def gate(
     from perfcli.workflow.context import Context
 
     run.check_aspects(allow or ())
-    wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
+    wanted = documents.Wanted(markdown, html, junit, sarif, github, json, csv, parquet)
     clocks = args.choose_clocks(time)
     wish = Wish(baseline, base_rev, base_python, tuple(allow_env or ()), no_time, strict, clocks)
     wish.check()
@@ -105,7 +108,8 @@ def gate(
     command = wish.command(checks or (), found.typed)
     judgement = judge_all(done, order, command, documents.find_root())
     try:
-        documents.write(judgement, wanted, notes, lambda: _write_json(judgement, json))
+        table = partial(documents.write_table, view.LIMITS, view.list_limits(judgement), wanted)
+        documents.write(judgement, wanted, notes, lambda: _write_json(judgement, json), table)
     finally:
         documents.show(view.report(judgement, quiet), wanted)
     say_where_to_look(done, notes)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 
 Targets = Annotated[
     list[str] | None,
@@ -87,6 +88,8 @@ def kernels(
         ),
     ] = None,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
@@ -101,6 +104,8 @@ def kernels(
     from perfcli.workbench.request import KernelsOptions
     from perfcli.workbench.run import bench, check, show
 
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     asked = KernelsOptions(
         targets=tuple(target or ()),
         params=tuple(param or ()),
@@ -117,7 +122,7 @@ def kernels(
         python=python,
         jobs=jobs,
         timeout=timeout,
-        json=json,
+        written=wanted,
         quiet=quiet,
         fake=fake,
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfcli import units
 from perfcli.commands._arguments import Json
-from perfcli.console import output, table
+from perfcli.console import documents, output, table
 from perfcli.errors import PerfcliError
 
 if TYPE_CHECKING:
@@ -22,7 +21,9 @@ HEADERS = ("option", "default", "try", "changes", "on", "since", "what it does")
 DEVICES = {"gpu": "GPU", "cpu": "CPU", "both": "both"}
 
 
-def _show(pattern: str, torch: str, entries: Iterable[InductorOption], json: Path | None) -> None:
+def _show(
+    pattern: str, torch: str, entries: Iterable[InductorOption], wanted: documents.Wanted
+) -> None:
     """Print the options worth trying in this torch, or the details of the only one that matches.
 
     Raises:
@@ -38,8 +39,9 @@ def _show(pattern: str, torch: str, entries: Iterable[InductorOption], json: Pat
         "options": [_document(choice) for choice in found],
         "not_in_this_torch": [knob.name for knob in lacking],
     }
-    output.write_document("performance-knobs", fields, json)
-    if json == output.STDOUT:
+    output.write_document("performance-knobs", fields, wanted.json)
+    documents.write_table(performance.TABLE, found, wanted)
+    if wanted.stdout:
         return
     if len(found) == 1:
         sys.stdout.write(_details(torch, found[0]))
@@ -167,6 +169,8 @@ def knobs(
         typer.Option("--patches", help="List what perfcli can patch into torch, set like options."),
     ] = False,
     json: Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
 ) -> int:
     """Search torch's options, or compare two releases.
 
@@ -178,14 +182,16 @@ def knobs(
         raise PerfcliError("--performance lists options, --diff compares releases: give one")
     if patches and (performance or diff is not None):
         raise PerfcliError("--patches lists what perfcli can patch: give it without the other two")
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     if performance:
-        _show(pattern, *_options(python), json)
+        _show(pattern, *_options(python), wanted)
     elif patches:
-        _show_patches(pattern, python, json)
+        _show_patches(pattern, python, wanted)
     elif diff is None:
-        _search(pattern, python, json)
+        _search(pattern, python, wanted)
     else:
-        _diff(pattern, *diff, json)
+        _diff(pattern, *diff, wanted)
     return 0
 
 
@@ -203,14 +209,15 @@ def _options(python: str | None) -> tuple[str, list[InductorOption]]:
         return torch, entries
 
 
-def _search(pattern: str, python: str | None, json: Json) -> None:
+def _search(pattern: str, python: str | None, wanted: documents.Wanted) -> None:
     from perfcli.options import listing
 
     torch, entries = _options(python)
     found = listing.search(entries, pattern)
     rows = [listing.document(entry) for entry in found]
-    output.write_document("knobs", {"torch": torch, "options": rows}, json)
-    if str(json) == "-":
+    output.write_document("knobs", {"torch": torch, "options": rows}, wanted.json)
+    documents.write_table(listing.KNOBS, found, wanted)
+    if wanted.stdout:
         return
     if len(found) == 1:
         sys.stdout.write(listing.details(torch, found[0]))
@@ -220,15 +227,16 @@ def _search(pattern: str, python: str | None, json: Json) -> None:
     sys.stderr.write(listing.notes(found))
 
 
-def _show_patches(pattern: str, python: str | None, json: Json) -> None:
+def _show_patches(pattern: str, python: str | None, wanted: documents.Wanted) -> None:
     from perfcli.options import listing
 
     torch, entries = _options(python)
     names = {entry.name for entry in entries}
     found = listing.find_patches(pattern)
     rows = [listing.describe_patch(patch, torch, names) for patch in found]
-    output.write_document("patches", {"torch": torch, "patches": rows}, json)
-    if str(json) == "-":
+    output.write_document("patches", {"torch": torch, "patches": rows}, wanted.json)
+    documents.write_table(listing.PATCH_TABLE, rows, wanted)
+    if wanted.stdout:
         return
     if len(found) == 1:
         sys.stdout.write(listing.patch_details(found[0], torch, names))
@@ -237,15 +245,16 @@ def _show_patches(pattern: str, python: str | None, json: Json) -> None:
     table.show(headers, listing.patch_rows(found, torch, names), stack_last=True)
 
 
-def _diff(pattern: str, before: str, after: str, json: Json) -> None:
+def _diff(pattern: str, before: str, after: str, wanted: documents.Wanted) -> None:
     from perfcli.options import listing
     from perfcli.options.releases import known_release
 
     before, after = known_release(before), known_release(after)
     found = listing.changes(before, after, pattern)
     fields = {"from": before, "to": after, "changes": found}
-    output.write_document("knob-changes", fields, json)
-    if str(json) == "-":
+    output.write_document("knob-changes", fields, wanted.json)
+    documents.write_table(listing.KNOB_CHANGES, found, wanted)
+    if wanted.stdout:
         return
     if not found:
         sys.stdout.write(f"torch {before} and {after}: no difference in the options asked for\n")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import Interrupted, PerfcliError
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def noise(
     ] = False,
     timeout: args.Timeout = None,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
@@ -61,7 +63,6 @@ def noise(
 
     Exit code: 0, 2 error; with --slow-head as compare: 1 slower, 3 can't tell.
     """
-    from perfcli.console import output
     from perfcli.console.notes import Notes
     from perfcli.noise import view
     from perfcli.noise.pairs import PairSeries
@@ -69,6 +70,8 @@ def noise(
     from perfcli.workflow.request import Question, Side, check_compiled, make_jobs
     from perfcli.workflow.setting import MeasuringOptions, settle, why_not
 
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     if show and forget:
         raise PerfcliError("--show lists and --forget removes: give one of them")
     if show or forget:
@@ -89,13 +92,12 @@ def noise(
         }
         unused = [name for name, value in typed.items() if value is not None and value != []]
         if show:
-            return view.show(scenario, unused, json)
-        return view.forget(scenario, unused, json)
+            return view.show(scenario, unused, wanted)
+        return view.forget(scenario, unused, wanted)
     if scenario is None:
         raise PerfcliError(
             "what is to be measured? Give a scenario (perfcli scenarios lists them), or --show"
         )
-    output.check_writable(json)
     question = Question(
         *(scenario, tuple(param or ()), preset, None, _device(device)), inputs=tuple(input or ())
     )
@@ -112,7 +114,7 @@ def noise(
         raise PerfcliError(f"nothing can be measured: {reason}")
     planted = (slow_head or 0.0) / 100
     done = PairSeries(job, setting, pairs or PAIRS, planted, context, preset)
-    return _measure(done, json, quiet)
+    return _measure(done, wanted, quiet)
 
 
 def _device(typed: str | None) -> str:
@@ -127,7 +129,7 @@ def _device(typed: str | None) -> str:
     return typed or ("cuda" if targets.has_gpu() else "cpu")
 
 
-def _measure(done: PairSeries, json: Path | None, quiet: bool) -> int:
+def _measure(done: PairSeries, wanted: documents.Wanted, quiet: bool) -> int:
     """Measure all pairs and report; return the exit code.
 
     Raises Interrupted, and what the workers raise, after the report on what was measured.
@@ -138,15 +140,15 @@ def _measure(done: PairSeries, json: Path | None, quiet: bool) -> int:
     try:
         done.run()
     except (KeyboardInterrupt, PerfcliError) as error:
-        _report(done, None, "", json, quiet)
+        _report(done, None, "", wanted, quiet)
         if isinstance(error, PerfcliError):
             raise
         raise Interrupted(_unfinished(done)) from error
     if not done.complete:
-        _report(done, None, "", json, quiet)
+        _report(done, None, "", wanted, quiet)
         raise Interrupted(_unfinished(done))
     kept = None if done.planted else prove_floor(done)
-    _report(done, kept, _keep(done, kept), json, quiet)
+    _report(done, kept, _keep(done, kept), wanted, quiet)
     if kept and (doubt := view.name_noise(done, kept)):
         done.context.notes.warn(doubt)
     return exit_code(done.found) if done.planted else 0
@@ -167,7 +169,7 @@ def _keep(done: PairSeries, kept: StoredFloor | None) -> str:
 
 
 def _report(
-    done: PairSeries, kept: StoredFloor | None, path: str, json: Path | None, quiet: bool
+    done: PairSeries, kept: StoredFloor | None, path: str, wanted: documents.Wanted, quiet: bool
 ) -> None:
     from rich.text import Text
 
@@ -175,8 +177,9 @@ def _report(
     from perfcli.noise import view
 
     try:
-        output.write_document("noise", view.describe_noise(done, kept, path), json)
+        output.write_document("noise", view.describe_noise(done, kept, path), wanted.json)
+        documents.write_table(view.PAIRS, view.list_pairs(done.found), wanted)
     finally:
         if done.found:
             lines = view.list_report(done, kept, path)
-            output.show(Text("\n".join(lines[-1:] if quiet else lines)), json)
+            output.show(Text("\n".join(lines[-1:] if quiet else lines)), wanted.stdout)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
 
 
@@ -50,6 +51,8 @@ def reproduce(
     memory: args.Memory = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     markdown: Annotated[
         Path | None,
         typer.Option(
@@ -69,12 +72,13 @@ def reproduce(
     """
     from perfcli.console.notes import Notes
     from perfcli.reproduce.experiment import Conditions
-    from perfcli.reproduce.run import Written, show_claims
     from perfcli.reproduce.run import reproduce as carry_out
+    from perfcli.reproduce.run import show_claims
     from perfcli.workflow.context import Context
 
+    wanted = documents.Wanted(markdown=markdown, json=json, csv=csv, parquet=parquet)
     if listed:
-        return show_claims(tuple(names or ()))
+        return show_claims(tuple(names or ()), wanted)
     if device not in (None, "cuda"):
         raise PerfcliError(
             f"--device {device}: the claims are about a GPU's kernels; give --device cuda, or "
@@ -87,4 +91,4 @@ def reproduce(
         cluster=args.choose_cluster(executor, address),
         needs=args.read_needs(memory or ()),
     )
-    return carry_out(tuple(names or ()), how, context, Written(json, markdown, quiet))
+    return carry_out(tuple(names or ()), how, context, wanted, quiet)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
+from perfcli.frames.table import Column, Table
 
 if TYPE_CHECKING:
     from perfcli.model import Rule
@@ -22,6 +24,8 @@ def rules(
         typer.Argument(metavar="CODE", help="Explain this rule: PC101, or register-spills."),
     ] = None,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     markdown: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the documentation as one page; - is stdout."),
@@ -34,11 +38,14 @@ def rules(
     from perfcli import diagnosis
     from perfcli.console import output
 
+    wanted = documents.Wanted(markdown=markdown, json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     shown = diagnosis.rules() if code is None else (_asked(code),)
     output.write_document("rules", {"rules": [_document(rule) for rule in shown]}, json)
+    documents.write_table(RULES, shown, wanted)
     if markdown is not None:
         output.write_text(_page(shown), markdown)
-    if output.STDOUT not in (json, markdown):
+    if not wanted.stdout:
         _list(shown) if code is None else _explain(shown[0])
     return 0
 
@@ -111,3 +118,15 @@ def _paragraphs(rule: Rule) -> Iterator[str]:
     for paragraph in re.split(r"\n\s*\n", text):
         indented = paragraph.startswith((" ", "* ", "- ", "| "))
         yield paragraph if indented else " ".join(paragraph.split())
+
+
+RULES: Table[Rule] = Table(
+    "rules",
+    "a rule behind the findings",
+    "`rules`",
+    (
+        Column("code", "text", "its code", lambda row: row.code),
+        Column("title", "text", "its title", lambda row: row.title),
+        Column("sees", "text", "what it sees", lambda row: _first_sentence(row)),
+    ),
+)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
+from perfcli.frames.table import Column, Table, joined
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,6 +22,8 @@ def scenarios(
         str | None, typer.Argument(metavar="NAME", help="Show this scenario in detail.")
     ] = None,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
 ) -> int:
     """List the shipped scenarios, or show one in detail.
 
@@ -29,11 +34,16 @@ def scenarios(
     from perfcli.console import output
     from perfcli.loading import registry
 
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     names = registry.names("scenarios") if name is None else [name]
     found = [registry.scenario(each) for each in names]
-    documents = [_document(each) for each in found]
-    output.write_document("scenarios", {"scenarios": documents}, json)
-    output.show(_list(found) if name is None else _detail(found[0]), json)
+    output.write_document("scenarios", {"scenarios": list(map(_document, found))}, json)
+    if name is None:
+        documents.write_table(SCENARIOS, found, wanted)
+    else:
+        documents.write_table(PARAMETERS, _list_settings(found[0]), wanted)
+    output.show(_list(found) if name is None else _detail(found[0]), wanted.stdout)
     return 0
 
 
@@ -110,3 +120,53 @@ def _promise(expected: Expectation) -> str:
 
 def _show(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """Holds the value that a parameter has in a preset; of an empty preset its default."""
+
+    scenario: Scenario
+    preset: str
+    name: str
+
+    @property
+    def value(self) -> object:
+        if self.preset:
+            return self.scenario.presets[self.preset][self.name]
+        return self.scenario.parameters[self.name].default
+
+
+def _list_settings(scenario: Scenario) -> list[_Setting]:
+    presets = [
+        ("", tuple(scenario.parameters)),
+        *((p, tuple(v)) for p, v in scenario.presets.items()),
+    ]
+    return [_Setting(scenario, preset, name) for preset, names in presets for name in names]
+
+
+SCENARIOS: Table[Scenario] = Table(
+    "scenarios",
+    "a shipped scenario",
+    "`scenarios`",
+    (
+        Column("name", "text", "its name", lambda row: row.name),
+        Column("question", "text", "what it asks", lambda row: row.question),
+        Column("parameters", "text", "its parameters", lambda row: joined(row.parameters)),
+        Column("presets", "text", "its presets", lambda row: joined(row.presets)),
+        Column("toggles", "text", "options worth toggling", lambda row: joined(row.toggles)),
+        Column("origin", "text", "where it is from", lambda row: row.origin),
+    ),
+)
+
+PARAMETERS: Table[_Setting] = Table(
+    "parameters",
+    "a parameter of one scenario, with its default or its value in a preset",
+    "`scenarios NAME`",
+    (
+        Column("parameter", "text", "its name", lambda row: row.name),
+        Column("preset", "text", "the preset; of a default none", lambda row: row.preset or None),
+        Column("value", "text", "the value, as it is typed", lambda row: _show(row.value)),
+        Column("help", "text", "what it is", lambda row: row.scenario.parameters[row.name].help),
+    ),
+)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
+from perfcli.frames.table import Column, Table
 
 if TYPE_CHECKING:
     from perfcli.model import Target
     from perfcli.predict.calibration import Calibration
 
 
-def targets(json: args.Json = None) -> int:
+def targets(
+    json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
+) -> int:
     """List the GPUs to compile for, and the calibration of each.
 
     A GPU that was not calibrated gets the constants of the nearest one, scaled by data sheet, and
@@ -20,11 +26,14 @@ def targets(json: args.Json = None) -> int:
     from perfcli.console import output, table
     from perfcli.machine.targets import KERNEL_TARGETS, TARGETS
 
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     known = [*TARGETS.values(), *KERNEL_TARGETS.values()]
     rows = [(target, _find_calibration(target)) for target in known]
     fields = [_describe(target, calibration) for target, calibration in rows]
     output.write_document("targets", {"targets": fields}, json)
-    if str(json) != "-":
+    documents.write_table(TABLE, fields, wanted)
+    if not wanted.stdout:
         table.show(
             ("TARGET", "GPU", "ESTIMATES", "DATE"),
             [
@@ -69,3 +78,21 @@ def _describe(target: Target, calibration: Calibration | None) -> dict[str, obje
         "derived_from": calibration.derived if calibration else "",
         "date": _date(calibration),
     }
+
+
+TABLE: Table[dict[str, object]] = Table(
+    "targets",
+    "a GPU to compile for",
+    "`targets`",
+    (
+        Column("name", "text", "what `--target` takes", lambda row: row["name"]),
+        Column("description", "text", "the GPU", lambda row: row["description"]),
+        Column("estimates", "text", "where its constants come from", lambda row: row["estimates"]),
+        Column("calibrated", "flag", "whether it was calibrated", lambda row: row["calibrated"]),
+        Column(
+            *("derived_from", "text", "the GPU whose constants were scaled"),
+            lambda row: row["derived_from"] or None,
+        ),
+        Column("date", "text", "when it was calibrated", lambda row: row["date"] or None),
+    ),
+)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
+from perfcli.frames.table import Column, Table
 from perfcli.model import Device
+
+if TYPE_CHECKING:
+    from perfcli.worker.keepers import KeptWorker
 
 
 def warm(
@@ -22,6 +27,8 @@ def warm(
         float, typer.Option(metavar="MINUTES", min=0.1, help="End after this time without use.")
     ] = 15.0,
     timeout: args.Timeout = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
 ) -> int:
     """Keep torch imported for the next commands of this folder.
@@ -41,6 +48,10 @@ def warm(
     from perfcli.workflow.request import build_request
 
     notes = Notes(quiet)
+    wanted = documents.Wanted(csv=csv, parquet=parquet)
+    documents.check(wanted)
+    if wanted.named and what != "status":
+        raise PerfcliError(f"warm {what} prints no table: leave out --csv and --parquet")
     if device not in (None, "cuda", "cpu"):
         raise PerfcliError(f"--device is cuda or cpu, not {device!r}")
     if what == "start":
@@ -56,6 +67,9 @@ def warm(
         return 0
     kept = list(keepers.list_keepers())
     if what == "status":
+        documents.write_table(PROCESSES, kept, wanted)
+        if wanted.stdout:
+            return 0
         if not kept:
             notes.say("no process is kept warm: perfcli warm starts one")
             return 0
@@ -82,3 +96,19 @@ def warm(
     if not here:
         notes.say("no process is kept warm for this folder")
     return 0
+
+
+PROCESSES: Table[KeptWorker] = Table(
+    "processes",
+    "a process that is kept warm",
+    "`warm status`",
+    (
+        Column("process", "count", "its id", lambda row: row.pid),
+        Column("memory", "count", "memory that it holds", lambda row: row.memory_bytes, "B"),
+        Column("unused", "number", "time since it was last asked", lambda r: r.idle_seconds, "s"),
+        Column("running", "count", "workers that it forked", lambda row: row.running),
+        Column("device", "text", "cuda or cpu", lambda row: row.device),
+        Column("python", "text", "its interpreter", lambda row: row.python),
+        Column("folder", "text", "the folder that it serves", lambda row: row.folder),
+    ),
+)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from perfcli import units
+from perfcli.frames.table import Column, Table
 from perfcli.gate import holding
 from perfcli.gate.judgement import NO_TIMES
-from perfcli.model import Comparison, Judged, Judgement, KernelGroup, Origin
+from perfcli.model import Comparison, Judged, Judgement, KernelGroup, LimitResult, Origin
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -143,3 +145,50 @@ def _names(comparison: Comparison, group: KernelGroup) -> str:
     if not base or not head or base == head:
         return ", ".join(head or base)
     return f"{', '.join(base)} → {', '.join(head)}"
+
+
+# --- table -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRow:
+    """Holds a check with one of its limits, or without any."""
+
+    check: Judged
+    result: LimitResult | None = None
+
+
+def list_limits(judgement: Judgement) -> list[LimitRow]:
+    """Return all limits of all checks as rows; one row for a check that has none."""
+    return [
+        LimitRow(check, result)
+        for check in judgement.checks
+        for result in (check.limits or (None,))
+    ]
+
+
+def _of_result(field: str) -> Callable[[LimitRow], Any]:
+    return lambda row: row.result and getattr(row.result, field)
+
+
+LIMITS: Table[LimitRow] = Table(
+    "limits",
+    "a limit of a check, or a check without any",
+    "`gate`",
+    (
+        Column("check", "text", "its name", lambda row: row.check.name),
+        Column("outcome", "text", "pass, fail, unsure or fault", lambda row: row.check.outcome),
+        Column("reason", "text", "why", lambda row: row.check.reason),
+        Column("metric", "text", "what is limited", lambda r: r.result and r.result.limit.metric),
+        Column("state", "text", "kept, broken, allowed, unknown or better", _of_result("state")),
+        Column("kernel", "text", "the kernel; of a total none", lambda row: _kernel(row.result)),
+        Column("base", "number", "the base's value, in the metric's unit", _of_result("base")),
+        Column("head", "number", "the head's value", _of_result("head")),
+        Column("allowed", "number", "where the limit breaks", _of_result("allowed")),
+        Column("text", "text", "all of it in words", _of_result("text")),
+    ),
+)
+
+
+def _kernel(result: LimitResult | None) -> str | None:
+    return (result and result.kernel) or None

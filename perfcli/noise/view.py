@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from perfcli import units
-from perfcli.console import output, table
+from perfcli.console import documents, output, table
 from perfcli.console.table import plain
 from perfcli.errors import PerfcliError
+from perfcli.frames.table import Column, Table
 from perfcli.machine import noise_floors
 from perfcli.model import TimeChange
 from perfcli.noise.pairs import NoisePair, PairSeries
@@ -191,16 +192,17 @@ def _list_stored(
     return rows
 
 
-def show(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
+def show(scenario: str | None, typed: Sequence[str], wanted: documents.Wanted) -> int:
     """Raise PerfcliError where options of a measurement were ``typed``, or a scenario."""
     unused = [scenario, *typed] if scenario else typed
     if unused:
         raise PerfcliError(f"--show lists all stored floors: leave out {', '.join(unused)}")
-    output.check_writable(json)
     files = noise_floors.load_floors()
     known = [{"path": str(path), "holds": holds} for path, holds in files]
-    output.write_document("noise-floors", {"files": known}, json)
-    if json == output.STDOUT:
+    output.write_document("noise-floors", {"files": known}, wanted.json)
+    kept = [(file, floor) for _, file in files if file for floor in file.floors]
+    documents.write_table(FLOORS, kept, wanted)
+    if wanted.stdout:
         return 0
     rows = _list_stored(files)
     if rows:
@@ -210,13 +212,81 @@ def show(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
     return 0
 
 
-def forget(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
+def forget(scenario: str | None, typed: Sequence[str], wanted: documents.Wanted) -> int:
     """Raise PerfcliError where options of a measurement were ``typed``, or JSON asked for: floors
     of other parameters would go as well."""
-    unused = [*typed, "--json"] if json else typed
+    unused = [*typed, *(f"--{name}" for name in wanted.named)]
     if unused:
         of = f"all floors of {scenario}, whatever their parameters" if scenario else "all floors"
         raise PerfcliError(f"--forget removes {of}: leave out {', '.join(unused)}")
     of = f" of {scenario}" if scenario else ""
     output.print_text(f"{units.plural(noise_floors.forget(scenario), 'noise floor')}{of} removed")
     return 0
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """Holds one pair of processes by one clock."""
+
+    number: int
+    clock: str
+    change: TimeChange
+    measured: NoisePair
+
+
+def list_pairs(found: Sequence[NoisePair]) -> list[PairRow]:
+    """Return all pairs as rows, on a GPU two for each: the device's own time and the step's."""
+    return [
+        PairRow(number, name.strip() or "step", change, measured)
+        for number, measured in enumerate(found, 1)
+        for name, change in _list_clocks(measured)
+    ]
+
+
+PAIRS: Table[PairRow] = Table(
+    "pairs",
+    "a pair of processes with identical code, by one clock",
+    "`noise SCENARIO`",
+    (
+        Column("pair", "count", "its number, from 1", lambda row: row.number),
+        Column("clock", "text", "device or step", lambda row: row.clock),
+        Column("base", "number", "time of a step of the base", lambda row: row.change.base, "s"),
+        Column("head", "number", "time of a step of the head", lambda row: row.change.head, "s"),
+        Column("ratio", "number", "head over base", lambda row: row.change.ratio, "ratio"),
+        Column("low", "number", "lower end of its 95 % interval", lambda r: r.change.low, "ratio"),
+        Column(
+            "high", "number", "upper end of its 95 % interval", lambda r: r.change.high, "ratio"
+        ),
+        Column("rounds", "count", "rounds", lambda row: row.change.rounds),
+        Column("verdict", "text", "same, unsure, slower or faster", lambda r: r.change.verdict),
+        Column("seed", "count", "seed of the order of rounds", lambda row: row.measured.seed),
+        Column("measurement", "text", "its raw values' id", lambda row: row.measured.measurement),
+    ),
+)
+
+_Kept = tuple[noise_floors.ClassFile, noise_floors.StoredFloor]
+
+FLOORS: Table[_Kept] = Table(
+    "floors",
+    "a stored noise floor",
+    "`noise --show`",
+    (
+        Column("floor", "number", "the floor of a step", lambda row: row[1].relative, "fraction"),
+        Column(
+            *("device_floor", "number", "the floor of the device's own time"),
+            *(lambda row: row[1].device_relative, "fraction"),
+        ),
+        Column("scenario", "text", "what was measured", lambda row: row[1].scenario),
+        Column(
+            *("params", "text", "its parameters"),
+            lambda row: " ".join(f"{k}={units.setting(v)}" for k, v in row[1].params.items()),
+        ),
+        Column("pairs", "count", "pairs that it is made of", lambda row: len(row[1].pairs)),
+        Column("created", "time", "when it was measured", lambda row: row[1].created),
+        Column("host", "text", "the machine", lambda row: row[1].host),
+        Column("class", "text", "the kind of machine", lambda row: row[0].name),
+    ),
+)

@@ -9,6 +9,7 @@ from typing import Any
 
 from perfcli import units
 from perfcli.errors import PerfcliError
+from perfcli.frames.table import Column, Table, joined
 from perfcli.machine.environment import probe
 from perfcli.model import OptionValue
 from perfcli.options import releases, types
@@ -292,3 +293,48 @@ def _in_order(entries: Iterable[InductorOption]) -> tuple[InductorOption, ...]:
     """Return the entries with documented ones first, without patches: those are not torch's."""
     own = (entry for entry in entries if not entry.note)
     return tuple(sorted(own, key=lambda entry: (not entry.doc, entry.name)))
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+KNOBS: Table[InductorOption] = Table(
+    "knobs",
+    "an option of torch",
+    "`knobs`",
+    (
+        Column("option", "text", "its name, as `-o` takes it", lambda row: row.name),
+        Column("type", "text", "its type, as Python text", lambda row: row.type),
+        Column("default", "text", "its default", default_text),
+        Column(
+            *("since", "text", "the first release that has it"),
+            lambda row: None if row.note else releases.since(row.name),
+        ),
+        Column("variables", "text", "variables that set it", lambda row: joined(row.env)),
+        Column("documentation", "text", "what torch says of it", lambda row: row.doc),
+    ),
+)
+
+PATCH_TABLE: Table[dict[str, Any]] = Table(
+    "patches",
+    "a patch of torch that perfcli can make",
+    "`knobs --patches`",
+    (
+        Column("patch", "text", "its name, as `-o` takes it", lambda row: row["name"]),
+        Column("type", "text", "its type", lambda row: row["type"]),
+        Column("fits", "text", "the releases that it fits", lambda row: row["fits"]),
+        Column("here", "text", "whether it fits this torch", lambda row: row["here"]),
+        Column("does", "text", "what it does", lambda row: row["does"]),
+    ),
+)
+
+KNOB_CHANGES: Table[releases.KnobChange] = Table(
+    "knob-changes",
+    "an option that differs between two releases",
+    "`knobs --diff`",
+    (
+        Column("option", "text", "its name", lambda row: row.name),
+        Column("change", "text", "added, removed or default changed", lambda row: row.kind),
+        Column("before", "text", "the default before", lambda row: _both_sides(row)[0] or None),
+        Column("after", "text", "the default after", lambda row: _both_sides(row)[1] or None),
+    ),
+)

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, fields
 from importlib import resources
 from typing import Any, Literal
 
+from perfcli import units
 from perfcli.errors import PerfcliError
+from perfcli.frames.table import Column, Table, joined
 from perfcli.model import Device, OptionValue
 from perfcli.options import types
-from perfcli.options.catalogue import InductorOption
+from perfcli.options.catalogue import InductorOption, default_text
 from perfcli.options.listing import accepts, is_default
 from perfcli.options.patches import PATCHES
 from perfcli.options.releases import release_key
@@ -226,3 +228,26 @@ def _lies_in(span: tuple[Number, Number] | None, value: Any) -> bool:
     if span is None or not isinstance(value, int | float):
         return True
     return value <= 0 or span[0] <= value <= span[1]
+
+
+TABLE: Table[InstalledKnob] = Table(
+    "performance-knobs",
+    "an option worth trying",
+    "`knobs --performance`",
+    (
+        Column("option", "text", "its name, as `-o` takes it", lambda row: row.knob.name),
+        Column("default", "text", "its default", lambda row: default_text(row.entry)),
+        Column(
+            *("values", "text", "values to try, as they are typed"),
+            lambda row: joined(map(units.setting, row.values)),
+        ),
+        Column(
+            *("changes", "text", "kernels, wrapper, launch or run"),
+            lambda row: row.knob.acts,
+        ),
+        Column("devices", "text", "gpu, cpu or both", lambda row: row.knob.devices),
+        Column("needs_device", "flag", "only with a device", lambda row: row.knob.needs_device),
+        Column("since", "text", "the first release that has it", lambda row: row.knob.since),
+        Column("does", "text", "what it does", lambda row: row.knob.does),
+    ),
+)

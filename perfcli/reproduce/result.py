@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from perfcli import units
+from perfcli.frames.table import Column, Table
 from perfcli.reproduce.claim import Claim, TwoVariants
 from perfcli.reproduce.observation import CureResult, Observation, TimeRatio
 from perfcli.reproduce.verdict import ClaimVerdict, judge_cure
@@ -132,3 +133,51 @@ def describe(result: Result) -> dict[str, Any]:
         "found": found,
         "seconds": round(result.seconds, 1),
     }
+
+
+_Claimed = tuple[Claim, Result | None]
+
+
+def _of_time(kind: str, part: str) -> Callable[[_Claimed], Any]:
+    def read(row: _Claimed) -> Any:
+        time = getattr(row[1].found, kind) if row[1] else None
+        return None if time is None else getattr(time, part)
+
+    return read
+
+
+CLAIMS: Table[_Claimed] = Table(
+    "claims",
+    "a published claim, with its verdict where it was carried out",
+    "`reproduce`, `reproduce --list`",
+    (
+        Column("claim", "text", "its name", lambda row: row[0].name),
+        Column("says", "text", "what it says", lambda row: row[0].says),
+        Column("source", "text", "who says it", lambda row: write_source(row[0])),
+        Column(
+            *("verdict", "text", "reproduced, …"),
+            lambda row: row[1] and row[1].verdict.verdict,
+        ),
+        Column(
+            *("basis", "text", "measured, estimated, code or formulas"),
+            lambda row: (row[1] and row[1].verdict.basis) or None,
+        ),
+        Column("reason", "text", "why", lambda row: row[1] and write_reason(row[1])),
+        Column(
+            *("claimed", "number", "bad over good, as claimed"),
+            *(lambda row: row[0].effect and row[0].effect.ratio, "ratio"),
+        ),
+        Column("estimated", "number", "by estimate", _of_time("estimated", "ratio"), "ratio"),
+        Column("measured", "number", "as measured here", _of_time("measured", "ratio"), "ratio"),
+        Column(
+            *("measured_low", "number", "lower end of its 95 % interval"),
+            *(_of_time("measured", "low"), "ratio"),
+        ),
+        Column(
+            *("measured_high", "number", "upper end of its 95 % interval"),
+            *(_of_time("measured", "high"), "ratio"),
+        ),
+        Column("blamed", "text", "the option to blame", lambda r: r[1] and write_blame(r[1])),
+        Column("seconds", "number", "how long it took", lambda r: r[1] and r[1].seconds, "s"),
+    ),
+)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from perfcli import units
-from perfcli.console import output, table
+from perfcli.console import documents, output, table
+from perfcli.console.documents import Wanted
 from perfcli.errors import (
     Interrupted,
     PerfcliError,
@@ -23,7 +24,7 @@ from perfcli.reproduce.claims import list_claims
 from perfcli.reproduce.experiment import Conditions, carry_out
 from perfcli.reproduce.launches import carry_out_launches
 from perfcli.reproduce.observation import Observation
-from perfcli.reproduce.result import Result
+from perfcli.reproduce.result import CLAIMS, Result
 from perfcli.reproduce.verdict import judge
 from perfcli.workflow.context import Context
 from perfcli.workflow.request import Question, choose_device
@@ -32,51 +33,36 @@ from perfcli.workflow.setting import MeasuringOptions, settle
 UNANSWERED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """Says which files are written."""
-
-    json: Path | None = None
-    markdown: Path | None = None
-    quiet: bool = False
-
-    @property
-    def on_stdout(self) -> Path | None:
-        """Return stdout where a document takes it, so that the report goes to stderr."""
-        return output.STDOUT if output.STDOUT in (self.json, self.markdown) else None
-
-
-def reproduce(names: Sequence[str], how: Conditions, context: Context, written: Written) -> int:
+def reproduce(
+    names: Sequence[str], how: Conditions, context: Context, wanted: Wanted, quiet: bool
+) -> int:
     """Return the exit code: 0 where all claims have a verdict, 3 where some need a GPU, 2 where an
     error kept one from being carried out.
 
     Raises PerfcliError for names and files that can't be, before anything is compiled, and
-    Interrupted; what was finished by then is shown and written.
+    Interrupted; what was finished by then is shown and wanted.
     """
-    if written.json == written.markdown == output.STDOUT:
-        raise PerfcliError("--json - and --markdown - both want stdout: give one of them a file")
+    documents.check(wanted)
     chosen = choose_claims(names)
     asked = MeasuringOptions(how.budget, no_time=not how.times)
     choose_device(how.device, how.target)
     context.choose_probe(how.device)(how.python)
     settle(Question("", target=how.target, device=how.device), asked, context)
-    output.check_writable(written.json)
-    output.check_writable(written.markdown)
     results: list[Result] = []
     try:
         for result in _carry_all(chosen, how, context):
             results.append(result)
-            if not written.quiet:
-                view.show_result(result, written.on_stdout)
-            _write(results, how, written)
+            if not quiet:
+                view.show_result(result, wanted.stdout)
+            _write(results, how, wanted)
     except (KeyboardInterrupt, Interrupted) as error:
-        _finish(results, how, written)
+        _finish(results, how, wanted)
         left = len(chosen) - len(results)
         raise Interrupted(
             f"interrupted; {units.plural(len(results), 'claim')} finished, {left} left: the same "
             "command goes on with what is stored"
         ) from error
-    _finish(results, how, written)
+    _finish(results, how, wanted)
     if any(result.found.broken for result in results):
         return PerfcliError.exit_code
     return 0 if all(result.is_answered for result in results) else UNANSWERED
@@ -100,8 +86,12 @@ def choose_claims(names: Sequence[str]) -> list[Claim]:
     return [claim for claim in known if claim.name in chosen]
 
 
-def show_claims(names: Sequence[str]) -> int:
+def show_claims(names: Sequence[str], wanted: Wanted) -> int:
     """List the claims and carry none out."""
+    documents.check(wanted)
+    documents.write_table(CLAIMS, [(claim, None) for claim in choose_claims(names)], wanted)
+    if wanted.stdout:
+        return 0
     table.show(("claim", "says"), view.list_names(choose_claims(names)), stack_last=True)
     return 0
 
@@ -130,14 +120,14 @@ def _carry_one(claim: Claim, how: Conditions, context: Context) -> Observation:
     return carry_out(claim, claim.shown_by, how, context)
 
 
-def _write(results: Sequence[Result], how: Conditions, written: Written) -> None:
+def _write(results: Sequence[Result], how: Conditions, wanted: Wanted) -> None:
     """Write the files after each claim, so that what was finished stays whatever ends the process;
     what goes to stdout is for the end."""
     for_stdout = output.STDOUT
-    if written.json not in (None, for_stdout):
-        view.write_json(results, asdict(how), written.json)
-    if written.markdown not in (None, for_stdout):
-        _write_markdown(results, written.markdown)
+    if wanted.json not in (None, for_stdout):
+        view.write_json(results, asdict(how), wanted.json)
+    if wanted.markdown not in (None, for_stdout):
+        _write_markdown(results, wanted.markdown)
 
 
 def _write_markdown(results: Sequence[Result], path: Path | None) -> None:
@@ -145,11 +135,12 @@ def _write_markdown(results: Sequence[Result], path: Path | None) -> None:
         output.write_text(view.write_markdown(results, "Claims reproduced"), path)
 
 
-def _finish(results: Sequence[Result], how: Conditions, written: Written) -> None:
+def _finish(results: Sequence[Result], how: Conditions, wanted: Wanted) -> None:
     with suppress(ValueError):
-        view.write_json(results, asdict(how), written.json)
-        _write_markdown(results, written.markdown)
+        view.write_json(results, asdict(how), wanted.json)
+        _write_markdown(results, wanted.markdown)
+        documents.write_table(CLAIMS, [(each.claim, each) for each in results], wanted)
     if results:
         from rich.text import Text
 
-        output.show(Text(view.write_summary(results)), written.on_stdout)
+        output.show(Text(view.write_summary(results)), wanted.stdout)

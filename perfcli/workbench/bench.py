@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfcli import units
-from perfcli.console import output
+from perfcli.console import documents, output
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.handwritten import peers
@@ -15,7 +15,7 @@ from perfcli.handwritten.peers import NAMES as PEERS
 from perfcli.model import KernelFamily, LaunchPlan, Problem, Target
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender
 from perfcli.names import public, suggestion
-from perfcli.workbench import bench_view
+from perfcli.workbench import bench_view, tables
 from perfcli.workbench.problems import _find_variant, _list_problems, write_problem
 from perfcli.workbench.request import KernelsOptions
 from perfcli.workbench.scores import Score, _score
@@ -53,7 +53,7 @@ def _run(
                     continue
                 scores.append(_score(public(family.name), benched, ask.contenders))
                 if not asked.quiet:
-                    output.show(bench_view._draw_problem(scores[-1]), asked.json)
+                    output.show(bench_view._draw_problem(scores[-1]), asked.taken)
     except KeyboardInterrupt:
         interrupted = True
     _finish(scores, failures, asked, seed)
@@ -71,7 +71,7 @@ def _finish(
     scores: Sequence[Score], failures: Sequence[str], asked: KernelsOptions, seed: int
 ) -> None:
     if scores:
-        output.show(bench_view._sum_up_scores(scores), asked.json)
+        output.show(bench_view._sum_up_scores(scores), asked.taken)
         if asked.svg is not None:
             output.write_text(bench_view._draw_chart(scores), asked.svg)
     fields: dict[str, Any] = {
@@ -81,6 +81,7 @@ def _finish(
         "failures": failures,
     }
     output.write_document("kernels-bench", fields, asked.json)
+    documents.write_table(tables.SCORES, tables.list_scores(scores), asked.written)
 
 
 def _time_problem(

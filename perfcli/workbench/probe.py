@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from perfcli.console import output
+from perfcli.console import documents, output
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.machine import targets
@@ -15,7 +15,7 @@ from perfcli.model import Candidate, KernelFamily, KernelLaunch, Problem, Scalar
 from perfcli.model.kernel_work import BenchAsk, BenchRequest, Contender
 from perfcli.names import internal, public, suggestion
 from perfcli.stats.paired import median
-from perfcli.workbench import facts, probe_view
+from perfcli.workbench import facts, probe_view, tables
 from perfcli.workbench.request import (
     KernelsOptions,
     _choose_targets,
@@ -64,8 +64,7 @@ def run(name: str | None, asked: KernelsOptions) -> int:
         PerfcliError: the family is no probe, or a parameter is none of its.
     """
     asked.refuse("probe", "cases", "against", "variant", "all_variants")
-    for path in (asked.json, asked.svg):
-        output.check_writable(path)
+    output.check_writable(asked.svg)
     ((reference, family),) = _find_families(name or "mix-order").items()
     if not family.probe:
         raise PerfcliError(f"{public(family.name)} is no probe: perfcli kernels probe mix-order")
@@ -195,9 +194,10 @@ def _show(
     own = code.inductors(rows, problem.columns, problem.rows, target)
     probed = probe_view.Probed(rows, code.cliffs(rows), own, replace(problem, settings={}), target)
     if asked.quiet:
-        output.print_text("\n".join(probe_view.write_settings(probed)), asked.json)
+        output.print_text("\n".join(probe_view.write_settings(probed)), asked.taken)
     else:
-        output.show(probe_view._draw_report(probed), asked.json)
+        output.show(probe_view._draw_report(probed), asked.taken)
     if asked.svg is not None:
         output.write_text(probe_view._draw_chart(probed), asked.svg)
     output.write_document("kernels-probe", probe_view._describe_probe(probed), asked.json)
+    documents.write_table(tables.PROBED, rows, asked.written)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry
 from perfcli.machine import environment, targets
@@ -37,9 +38,18 @@ class KernelsOptions:
     python: str | None = None
     jobs: int | None = None
     timeout: float | None = None
-    json: Path | None = None
+    written: documents.Wanted = field(default_factory=documents.Wanted)
     quiet: bool = False
     fake: bool = False
+
+    @property
+    def json(self) -> Path | None:
+        return self.written.json
+
+    @property
+    def taken(self) -> Path | None:
+        """Return stdout where a document has it, so that what is shown goes to stderr."""
+        return self.written.stdout
 
     @property
     def plan_of_fake(self) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from perfcli import units
-from perfcli.console import output
+from perfcli.console import documents, output
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.machine import targets
 from perfcli.model import KernelFamily, Target
 from perfcli.names import public
 from perfcli.workbench import check as check_cases
-from perfcli.workbench import check_view, facts, view
+from perfcli.workbench import check_view, facts, tables, view
 from perfcli.workbench.check import CaseResults
 from perfcli.workbench.problems import _find_variant, _list_problems
 from perfcli.workbench.request import (
@@ -38,32 +38,35 @@ def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
     asked.refuse(
         "kernels", "cases", "every_case", "against", "rounds", "budget", "svg", "seed", "device"
     )
-    output.check_writable(asked.json)
     found = _find_families(first)
     if first is None and not asked.targets:
         asked.refuse("the list", "params", "variant", "all_variants")
-        documents = [view._document_family(family) for family in found.values()]
-        output.write_document("kernels-families", {"families": documents}, asked.json)
-        output.show(view._list_families(list(found.values())), asked.json)
+        described = [view._document_family(family) for family in found.values()]
+        output.write_document("kernels-families", {"families": described}, asked.json)
+        documents.write_table(tables.FAMILIES, found.values(), asked.written)
+        output.show(view._list_families(list(found.values())), asked.taken)
         return 0
     if first is None:
         asked.refuse("all families", "params", "variant", "all_variants")
     chosen = _choose_targets(asked)
     notes, faults, document = Notes(asked.quiet), 0, []
+    rows: list[tables.LaunchRow] = []
     with open_worker(asked) as worker:
         for reference, family in found.items():
             planned = _compile_launches(reference, family, chosen, asked, worker, notes)
             faults += sum(len(each.faults) for each in planned)
             document += view._document_launches(family, planned)
+            rows += tables.list_launches(family, planned)
             detail = view._detail_family if first else view._head_family
             if not asked.quiet:
-                output.show(detail(family), asked.json)
-                output.show(view._show_facts(planned), asked.json)
+                output.show(detail(family), asked.taken)
+                output.show(view._show_facts(planned), asked.taken)
     if asked.quiet:
-        output.print_text(view._sum_up(document), asked.json)
+        output.print_text(view._sum_up(document), asked.taken)
     families_document = [view._document_family(family) for family in found.values()]
     fields = {"families": families_document, "launches": document}
     output.write_document("kernels-facts", fields, asked.json)
+    documents.write_table(tables.LAUNCHES, rows, asked.written)
     return 1 if faults else 0
 
 
@@ -98,7 +101,6 @@ def check(name: str | None, asked: KernelsOptions) -> int:
     """Run a few cases of each family, all with ``--all``, or those that are asked for; return 1
     where one is wrong or failed."""
     asked.refuse("check", "all_variants", "against", "rounds", "budget", "svg")
-    output.check_writable(asked.json)
     runner, target = _choose_runner(asked)
     notes, done = Notes(asked.quiet), []
     if runner == "interpreter":
@@ -126,14 +128,15 @@ def check(name: str | None, asked: KernelsOptions) -> int:
                     so_far = f"{len(found.found)} of {units.plural(total, 'case')}"
                     raise Interrupted(f"interrupted after {so_far}") from None
             _say(found, asked)
-    documents = [check_view._document_cases(found) for found in done]
-    output.write_document("kernels-check", {"families": documents}, asked.json)
+    described = [check_view._document_cases(found) for found in done]
+    output.write_document("kernels-check", {"families": described}, asked.json)
+    documents.write_table(tables.CASES, tables.list_cases(done), asked.written)
     return max((found.exit_code for found in done), default=0)
 
 
 def _say(found: CaseResults, asked: KernelsOptions) -> None:
     lines = check_view._describe_cases(found)
-    output.print_text("\n".join(lines[-1:] if asked.quiet else lines), asked.json)
+    output.print_text("\n".join(lines[-1:] if asked.quiet else lines), asked.taken)
 
 
 _WHY_INTERPRETED = (
@@ -184,8 +187,7 @@ def bench(name: str | None, asked: KernelsOptions) -> int:
     )
     if asked.device not in (None, "cuda"):
         raise PerfcliError(f"bench needs a GPU, --device {asked.device} is none: {_OFFERED}")
-    for path in (asked.json, asked.svg):
-        output.check_writable(path)
+    output.check_writable(asked.svg)
     if not asked.plan_of_fake and not targets.has_gpu():
         raise PerfcliError(f"bench needs a GPU, and there is none here: {_OFFERED}")
     target = targets.get(DEFAULT_TARGET) if asked.plan_of_fake else targets.this_gpu()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pandas
 import pytest
-from cli.conftest import Perfcli
+from cli.conftest import MAX_READS, Perfcli
 
 from perfcli.frames.known import load_tables, render_page
 from perfcli.frames.table import DTYPES
@@ -79,8 +80,58 @@ def test_kernels_findings_and_lines(perfcli: Perfcli) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "listed", "names"),
+    [
+        (("targets",), "targets", {"name": "name", "calibrated": "calibrated"}),
+        (("scenarios",), "scenarios", {"name": "name", "question": "question"}),
+        (("rules",), "rules", {"code": "code", "title": "title"}),
+        (("knobs", "fusion"), "options", {"option": "name", "type": "type"}),
+        (("knobs", "--performance"), "options", {"option": "name", "devices": "devices"}),
+        (("knobs", "--patches"), "patches", {"patch": "name", "fits": "fits"}),
+        (("knobs", "--diff", "2.11", "2.13"), "changes", {"option": "name", "change": "kind"}),
+        (("kernels",), "families", {"family": "name", "summary": "summary"}),
+    ],
+)
+def test_a_listing_is_that_of_json(
+    perfcli: Perfcli, given: tuple[str, ...], listed: str, names: dict[str, str]
+) -> None:
+    result = perfcli(*given, "--json", "all.json", "--csv", "-")
+    assert result.code == 0
+    expected = json.loads(Path("all.json").read_text())[listed]
+    frame = pandas.read_csv(io.StringIO(result.out), index_col="number")
+    assert len(frame) == len(expected) > 0
+    for column, field in names.items():
+        assert list(frame[column]) == [each[field] for each in expected]
+
+
+def test_measured_tables(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PERFCLI_CACHE_DIR", str(tmp_path / "cache"))
+    given = ("kernels", "bench", "softmax", "--json", "b.json", "--csv", "b.csv")
+    assert perfcli(*given, "-p", "rows=64", "--against", "eager").code == 0
+    scores = json.loads(Path("b.json").read_text())["problems"]
+    frame = pandas.read_csv("b.csv")
+    assert len(frame) == sum(len(score["contenders"]) for score in scores)
+    assert (frame["low"] <= frame["seconds"]).all()
+    searched = ("bisect-config", "softmax", "-m", "spills", "--csv", "c.csv")
+    perfcli(*searched, "--bad", f"{MAX_READS}=99", "--bad", "max_fusion_size=32")
+    changes = pandas.read_csv("c.csv", index_col="option")
+    assert changes.loc[MAX_READS, "group"] == 1
+    assert changes.loc["max_fusion_size"].isna()["group"]
+    monkeypatch.setenv("PERFCLI_FAKE", "1;noise=0.002")
+    noise = ("noise", "softmax", "--device", "cpu", "--budget", "1", "--seed", "1")
+    assert perfcli(*noise, "--pairs", "3", "--json", "n.json", "--csv", "n.csv").code == 0
+    pairs = json.loads(Path("n.json").read_text())["pairs"]
+    assert list(pandas.read_csv("n.csv")["ratio"]) == [pair["ratio"] for pair in pairs]
+    assert perfcli("noise", "--show", "--csv", "floors.csv").code == 0
+    assert list(pandas.read_csv("floors.csv")["scenario"]) == ["softmax"]
+
+
+@pytest.mark.parametrize(
     ("given", "line"),
     [
+        (("warm", "stop", "--csv", "a"), "warm stop prints no table"),
+        (("baseline", "update", "--csv", "a"), "baseline update prints no table"),
+        (("noise", "--forget", "--csv", "a"), "leave out --csv"),
         (("runs", "--csv", "-", "--json", "-"), "--json and --csv both write stdout"),
         (("runs", "--csv", "a", "--parquet", "./a"), "--csv and --parquet both write a"),
         (("runs", "--parquet", "-"), "--parquet -: a file is expected; --csv - writes text"),

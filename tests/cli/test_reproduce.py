@@ -41,7 +41,7 @@ def test_a_document_on_stdout_has_it_alone(perfcli: Any, option: str) -> None:
 def test_two_documents_do_not_share_stdout(perfcli: Any) -> None:
     result = perfcli("reproduce", "online-softmax", "--target", "h200", "-o", "-", "--json", "-")
     assert result.code == 2
-    assert "both want stdout" in result.complaint
+    assert "--markdown and --json both write stdout" in result.complaint
 
 
 def test_a_bad_name_is_refused_with_the_nearest(perfcli: Any) -> None:

@@ -10,16 +10,17 @@ from datetime import date
 from pathlib import Path
 
 from perfcli import units
-from perfcli.console import output, table
+from perfcli.console import documents, output, table
 from perfcli.console.notes import Notes
 from perfcli.diagnosis import explain
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import PerfcliError
+from perfcli.frames.table import Column, Table
 from perfcli.gate import compiled, order
 from perfcli.gate.baseline import committed, facts
 from perfcli.gate.baseline.file import BaselineCheck as Kept
 from perfcli.gate.baseline.fit import fit_entry
-from perfcli.gate.baseline.reading import Made
+from perfcli.gate.baseline.reading import BaselineEntry, Made
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
 from perfcli.gate.order import NotesOf, today
@@ -133,7 +134,7 @@ def _totals(comparison: Comparison) -> Iterator[str]:
 _HEADERS = ("check", "of", "age", "kernels", "torch", "triton", "revision", "reason")
 
 
-def show(config: Config, checks: Sequence[Check]) -> None:
+def show(config: Config, checks: Sequence[Check], wanted: documents.Wanted) -> None:
     """Show a row for each check that is configured, and for what the file has besides."""
     file = committed.read(config.baseline, config.typed)
     names = [check.name for check in checks]
@@ -141,6 +142,10 @@ def show(config: Config, checks: Sequence[Check]) -> None:
         names += [name for name in file if name not in names]
     configured = {check.name for check in config.checks}
     rows = [_row(name, file.get(name), name in configured) for name in names]
+    entries = [(name, kept.entry() if (kept := file.get(name)) else None) for name in names]
+    documents.write_table(BASELINE, entries, wanted)
+    if wanted.stdout:
+        return
     table.show(_HEADERS, [[units.printable(cell) for cell in row] for row in rows])
 
 
@@ -160,3 +165,22 @@ def _row(name: str, kept: Kept | None, configured: bool) -> list[str]:
         entry.made.revision or units.NOT_KNOWN,
         entry.made.reason if configured else f"{entry.made.reason} (not configured any more)",
     ]
+
+
+BASELINE: Table[tuple[str, BaselineEntry | None]] = Table(
+    "baseline",
+    "a check, of which the baseline may have nothing",
+    "`baseline show`",
+    (
+        Column("check", "text", "its name", lambda row: row[0]),
+        Column("created", "text", "the date", lambda row: row[1] and row[1].made.created),
+        Column(
+            *("kernels", "count", "kernels that it has"),
+            lambda row: row[1] and len(row[1].run.kernels),
+        ),
+        Column("torch", "text", "torch", lambda row: row[1] and row[1].run.environment.torch),
+        Column("triton", "text", "triton", lambda row: row[1] and row[1].run.environment.triton),
+        Column("revision", "text", "the commit", lambda row: row[1] and row[1].made.revision),
+        Column("reason", "text", "why it was renewed", lambda row: row[1] and row[1].made.reason),
+    ),
+)
