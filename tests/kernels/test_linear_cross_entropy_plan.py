@@ -35,6 +35,12 @@ def test_a_chunk_takes_a_24th_of_the_gradients_or_little(
     assert chunk < classes + 256
 
 
+def test_a_chunk_is_as_long_as_fills_the_last_wave() -> None:
+    # 64 × 8 tiles of 128 × 256 are 3.9 waves of 132 multiprocessors; 64 × 11, for which there would
+    # be room, 5.3. Measured on an H200: 55.8 and 57.1 ms.
+    assert planned(classes=128256).launches[0].constants["CHUNK"] == 2048
+
+
 def test_few_classes_are_one_chunk_and_a_setting_chooses_another() -> None:
     assert planned(64, 32, classes=1000).launches[0].constants["CHUNK"] == 1024
     assert planned(64, 32, classes=1000, chunk=100).launches[0].constants["CHUNK"] == 112
