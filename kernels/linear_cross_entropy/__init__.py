@@ -9,8 +9,8 @@ The gradient of ``x`` is added up in float32, in memory that the last gradients 
 afterwards; those few are added in ``x``'s own dtype.
 
 Memory beyond the gradients: a chunk of the logits, which takes at most a 24th of the gradients, or
-32 MiB, or 1024 classes, whichever is more, and is as long as fills waves of tiles; and a float32 copy of ``x`` if ``weight`` has fewer
-than 4 times its rows.
+32 MiB, or 1024 classes, whichever is more, and is as long as fills waves of tiles; and a float32
+copy of ``x`` if ``weight`` has fewer than 4 times its rows.
 
 Bytes: every input read once, every output written once. Flops: 2 M H V forward, three times as many
 backward, of M rows, H columns and V classes. They are what takes the time.
