@@ -12,11 +12,14 @@ import pytest
 from cli.conftest import Perfcli
 
 from perfcli.console import output
+from perfcli.console.notes import Notes
+from perfcli.console.tally import watch
 from perfcli.loading import registry
 from perfcli.model import Sweep, SweepDocument, Swept
 from perfcli.storing import store
 from perfcli.sweep.pareto import rank
 from perfcli.sweep.view import show_sweep
+from perfcli.worker.roles import Progress
 
 LISTS = ("-p", "columns=1024,2048", "-o", "max_autotune=unset,true,false", "--json", "sweep.json")
 
@@ -173,3 +176,15 @@ def test_names_of_others_are_no_markup() -> None:
     assert "<script" not in page
     assert "\x1b" not in page
     assert "\x1b" not in output.render(show_sweep(Sweep(variants), 0))
+
+
+def test_progress_counts_what_is_done_and_where(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfcli.console.tally.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("perfcli.console.tally.FIRST_GAP_SECONDS", 0.0)
+    with watch([f"n={n}" for n in range(7)], Notes(quiet=False)) as tell:
+        for number in range(4):
+            tell(Progress(number, "done", place=f"10.0.0.{number % 2 + 1}"))
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("4 of 7 compiled (10.0.0.1: 2, 10.0.0.2: 2), about 0 s left (")
