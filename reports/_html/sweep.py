@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcli import units
 from perfcli.model import Scalar, Sweep, Swept
 
 from .page import _environment, _file, _policy, _safe
-from .scale import Plot, Scale
+from .scale import Plot, Scale, Tick
 
 WIDTH, HEIGHT = 760.0, 320.0
 LEFT, RIGHT, TOP, BOTTOM = 78.0, 742.0, 18.0, 272.0
@@ -66,6 +67,8 @@ class _Drawing(Plot):
 
 
 def render_sweep(sweep: Sweep) -> str:
+    common = _find_common(sweep.variants)
+    sweep = replace(sweep, variants=tuple(_leave_out(common, each) for each in sweep.variants))
     style = _file("report.css") + _file("sweep.css")
     errors = Counter(each.error for each in sweep.failed)
     text = (
@@ -73,6 +76,7 @@ def render_sweep(sweep: Sweep) -> str:
         .get_template("sweep.html")
         .render(
             sweep=sweep,
+            common=_write_values(common),
             made=len(sweep.variants) - len(sweep.failed),
             heat=_draw_heat(sweep.variants),
             curves=list(_draw_curves(sweep.variants)),
@@ -114,6 +118,21 @@ def _write_ratio(ratio: float | None) -> str:
 
 def _write_values(values: Mapping[str, Scalar]) -> str:
     return " ".join(f"{name}={units.setting(value)}" for name, value in values.items())
+
+
+def _find_common(variants: Sequence[Swept]) -> dict[str, Scalar]:
+    """Return the parameters that all variants have with one value: they tell nothing apart."""
+    first = variants[0].params if variants else {}
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in each.params and each.params[name] == value for each in variants)
+    }
+
+
+def _leave_out(common: Mapping[str, Scalar], variant: Swept) -> Swept:
+    own = {name: value for name, value in variant.params.items() if name not in common}
+    return replace(variant, params=own)
 
 
 def _describe_workload(variant: Swept) -> str:
@@ -273,11 +292,23 @@ def _draw(
         )
         path = " ".join(f"{'L' if n else 'M'}{p.x} {p.y}" for n, p in enumerate(points))
         curves.append(_Curve(str(name), f"line-{number}", path if joined else "", points))
+    values = sorted({x for line in lines.values() for x, _, _ in line})
+    own = tuple(Tick(xs(x), f"{x:g}") for x in values) if joined else ()
     return _Drawing(
         WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM,
-        xs.ticks(lambda value: f"{value:g}"), ys.ticks(write),
+        own if 0 < len(own) <= MOST_CURVES else _mark(xs, lambda value: f"{value:g}"),
+        _mark(ys, write),
         title, along, up, tuple(curves), more,
     )  # fmt: skip
+
+
+def _mark(scale: Scale, write: Callable[[float], str]) -> tuple[Tick, ...]:
+    """Return the lines across: of less than three decades also those at 2 and 5."""
+    if not scale.log or scale.high / scale.low > 1000:
+        return scale.ticks(write)
+    lowest = math.floor(math.log10(scale.low))
+    values = [m * 10.0**power for power in range(lowest, lowest + 5) for m in (1, 2, 5)]
+    return tuple(Tick(scale(v), write(v)) for v in values if scale.low <= v <= scale.high)
 
 
 def _write_numbers(variant: Swept) -> str:
