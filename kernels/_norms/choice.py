@@ -91,6 +91,19 @@ TILE_ELEMENTS = 8
 12.8 spills two words of 8192 columns)."""
 
 
+LEAST_STREAMED = 0.6
+"""Rows are not streamed where less of the bandwidth is expected."""
+
+
+def gains_by_streaming(problem: Problem, target: Target) -> bool:
+    """Return whether rows wait less if the next ones are on their way to persistent programs: they
+    come from memory, and have two reductions, start anywhere, or do not fit one block."""
+    size = problem.elements * ITEM_BYTES[problem.dtype]
+    if size < target.l2_bytes or _few_rows(problem, target):
+        return False
+    return has_mean(problem) or _peels(problem) or _entry(FORWARD, problem) is None
+
+
 def row_bytes(problem: Problem) -> int:
     return problem.columns * ITEM_BYTES[problem.dtype]
 

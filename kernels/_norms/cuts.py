@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import gcd
+from math import ceil, gcd
 
 from perfcli.model import KernelLaunch, Problem, Target
 
@@ -39,27 +39,37 @@ LAUNCH = 2e-6
 """Seconds that one more launch costs."""
 LINE = 64
 """Programs of a row begin at multiples of as many columns."""
-OWN_REGISTERS = 36
-"""Registers of a thread beside those that hold elements, as compiled for sm_90."""
+REGISTERS = {
+    (False, 2, False): (24, 1.3, 1.3),
+    (False, 2, True): (44, 2.0, 0.5),
+    (False, 4, False): (24, 2.0, 0.75),
+    (False, 4, True): (34, 4.0, 0.8),
+    (True, 2, False): (36, 3.75, 1.25),
+    (True, 2, True): (52, 4.75, 1.6),
+    (True, 4, False): (30, 4.3, 0.2),
+    (True, 4, True): (58, 9.0, 0.0),
+}
+"""Registers of a thread by direction (backward), bytes of an element, and whether several programs
+share a row: its own, those for each element, and those for each element of a norm with a mean. Such
+that ptxas 12.8 spills nothing for sm_90, with 8 to 40 elements (20 of float32)."""
 MOST_TILES = 8
 MOST_PROGRAMS = 8
 
 
 def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
-    """Return about how many registers a thread needs, as compiled for sm_90 without spills: inputs
-    and the weight in their own dtype, those of the row before where several programs share a row,
-    gradients' sums in fp32, and what is on its way between them."""
+    """Return about how many registers a thread needs without spills: for inputs and weights, the
+    row before where several programs share a row, gradients' sums, and what is on its way between
+    them."""
     elements = blocks.rows * blocks.tile * blocks.tiles // blocks.threads
-    item, mean, several = ITEM_BYTES[problem.dtype], has_mean(problem), blocks.parts > 1
-    own = OWN_REGISTERS + 20 * _peels(problem) + 16 * several
+    item = ITEM_BYTES[problem.dtype]
+    own, each, each_mean = REGISTERS[is_backward(problem), item, blocks.parts > 1]
+    if _peels(problem):
+        own += max(12, elements // 2)
     if target.capability != (9, 0):  # sm_80 spills 2 words, sm_100 16, where sm_90 spills none
         own += 24
-    if is_backward(problem):
-        kept = (3 + 2 * several + has_residual(problem)) * item
-        kept += (9 if item == 2 else 17) + 5 * mean
-    else:  # a row is widened once, where it need not be kept
-        kept = (2 + mean + has_residual(problem)) * item + (2 * item if several else 4)
-    return own + elements * kept // 4
+    if has_mean(problem):
+        each += each_mean
+    return own + ceil(elements * (each + has_residual(problem) * item / 4))
 
 
 def most_registers(target: Target, blocks: Blocks) -> int:
@@ -145,7 +155,8 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     matrices = reads + _outputs(problem)
     per_sm_bandwidth = target.bandwidth / target.sm_count
     share = blocks.per_sm * blocks.rows * chunk_of(problem, blocks.parts) * item
-    rounds = -(-_items(problem, blocks) // under_way) * _turns(problem, target, blocks)
+    turns = _turns(problem, target, blocks)
+    rounds = -(-_items(problem, blocks) // under_way) * turns
     slots = rounds * blocks.per_sm * target.sm_count
     busy = _items(problem, blocks) * blocks.parts / slots
     ahead = max(blocks.stages - 1, 0.25) * share * reads
@@ -154,10 +165,10 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     if blocks.parts > 1:
         told = min(0.98, share * matrices / (EXCHANGE * per_sm_bandwidth))
         told -= 0.005 * blocks.parts.bit_length()
-    partial = 0.0
+    moved = matrices * problem.elements * item
+    partial = (turns - 1) * 2 * LAUNCH * target.bandwidth / moved
     if is_backward(problem):
-        moved = matrices * problem.elements * item
-        partial = 8 * (1 + has_mean(problem)) * under_way * problem.columns / moved
+        partial += 8 * (1 + has_mean(problem)) * under_way * problem.columns / moved
     waste = blocks.tile * blocks.tiles * blocks.parts / _lanes(problem) - 1
     alone = 1 - 0.04 / blocks.per_sm  # all of its warps wait for the sums of a row at once
     narrow = 0.97 if blocks.rows * blocks.tile < blocks.threads * vector(problem) else 1.0

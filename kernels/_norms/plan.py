@@ -73,6 +73,11 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
 
 def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
     if variant is None:
+        found = (
+            choose(problem, target, None) if choice.gains_by_streaming(problem, target) else None
+        )
+        if found is not None and found[1] >= choice.LEAST_STREAMED:
+            return launches(problem, target, found[0], found[2])
         blocks, why = choice._forward_choice(problem, target)
         return launches(problem, target, blocks, why)
     if variant == "streamed":

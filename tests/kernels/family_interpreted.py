@@ -1,7 +1,8 @@
 """Runs problems of a family through Triton's interpreter, in a process of its own: the interpreter
 is chosen before Triton is imported. The family comes as the argument, a list of JSON on standard
-input: operation, rows, columns, dtype, row stride, variant, data, and where it is not contiguous
-the layout. Prints a line of JSON per problem: each output's largest error over what is allowed."""
+input: operation, rows, columns, dtype, row stride, variant, data, and where they are not contiguous
+and 132 the layout and the number of multiprocessors. Prints a line of JSON per problem: each
+output's largest error over what is allowed."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import sys
 
 os.environ["TRITON_INTERPRET"] = "1"
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -39,11 +41,13 @@ def excess(found: torch.Tensor, expected: torch.Tensor, allowed: Tolerance) -> f
 
 def run(text: list[Any]) -> dict[str, float]:
     """Twice where it is small, with the same bits: nothing may be left in a workspace."""
-    operation, rows, columns, dtype, stride, variant, data, *layout = text
+    operation, rows, columns, dtype, stride, variant, data, *more = text
+    layout, count = [*more, *("contiguous", 132)[len(more) :]]
     problem = Problem(operation, rows, columns, dtype, stride)
-    case = Case(problem, variant, data, *layout)
+    case = Case(problem, variant, data, layout)
     tensors = make_inputs(CODE, case, problem, "cpu", 7)
-    plan = FAMILY.plan(problem, targets.get("h200"), variant)
+    target = replace(targets.get("h200"), sm_count=count)
+    plan = FAMILY.plan(problem, target, variant)
     found = CODE.run(problem, tensors, plan)
     if problem.elements < 1 << 12:
         again = CODE.run(problem, tensors, plan)

@@ -15,7 +15,10 @@ from perfcli.model import Problem
 
 FAMILY = registry.family("layernorm")
 HALF, SINGLE = "bfloat16", "float32"
-Line = tuple[str, int, int, str, int | None, str | None, str]
+Line = tuple[Any, ...]
+FEW = ("contiguous", 2)
+"""Two multiprocessors: programs have several rows each, in several launches where they start
+anywhere."""
 
 LINES: list[Line] = [
     ("layernorm", 2, 760, HALF, None, "register-tiled", "normal"),
@@ -28,6 +31,11 @@ LINES: list[Line] = [
     *(("layernorm-backward", 5, 600, HALF, None, v, "normal") for v in ("fused", "split")),
     ("layernorm-residual-backward", 2, 1027, "float16", 1035, "cooperative", "normal"),
     ("layernorm-backward", 9, 603, HALF, None, "fused", "nan"),
+    ("layernorm-backward", 8, 760, SINGLE, None, "fused", "large"),
+    *(("layernorm", 3, 601, d, 609, "streamed", "large") for d in (HALF, SINGLE)),
+    ("layernorm", 19, 2603, HALF, None, "streamed", "normal", *FEW),
+    ("layernorm-residual", 5, 9203, "float16", None, "streamed", "normal", *FEW),
+    ("layernorm-backward", 19, 2603, HALF, None, "cooperative", "normal", *FEW),
     ("layernorm-backward", 0, 192, HALF, None, None, "normal"),
     ("layernorm-backward", 5, 1, SINGLE, None, None, "normal"),
 ]

@@ -14,7 +14,10 @@ HALF, SINGLE = "bfloat16", "float32"
 NAMED = ("two-read", "full-tile", "register-tiled", "cooperative", "split")
 """By default short rows are launched just as by full-tile."""
 FORWARD = (None, *NAMED)
-Line = tuple[str, int, int, str, int | None, str | None, str]
+Line = tuple[Any, ...]
+FEW = ("contiguous", 2)
+"""Two multiprocessors: programs have several rows each, in several launches where they start
+anywhere."""
 
 LINES: list[Line] = [
     *(("rmsnorm", 3, 760, HALF, None, v, "normal") for v in (*NAMED, "tma")),
@@ -36,6 +39,11 @@ LINES: list[Line] = [
         for variant in ("fused", "cooperative", "split")
         for rows, columns, dtype in ((9, 1192, HALF), (3, 1023, SINGLE))
     ),
+    *(("rmsnorm", 3, 1023, d, 1031, "streamed", "nan") for d in (HALF, SINGLE)),
+    ("rmsnorm", 9, 5200, HALF, None, "streamed", "normal", *FEW),
+    ("rmsnorm-residual", 19, 2603, HALF, None, "streamed", "normal", *FEW),
+    ("rmsnorm-backward", 19, 2603, HALF, None, "cooperative", "normal", *FEW),
+    ("rmsnorm-residual-backward", 9, 2600, SINGLE, None, "cooperative", "normal", *FEW),
     ("rmsnorm-backward", 2, 8200, HALF, None, None, "normal"),
     ("rmsnorm-backward", 0, 192, HALF, None, None, "normal"),
     ("rmsnorm-backward", 3, 1, HALF, None, None, "normal"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from perfcli.handwritten.data import arrange
+from perfcli.handwritten.data import arrange, make_inputs
 from perfcli.model import Case, Data, Layout, Problem
 
 pytestmark = pytest.mark.torch
@@ -108,3 +109,13 @@ def test_what_lies_between_rows_is_nan() -> None:
 def test_empty_problems_have_no_special_values() -> None:
     for data in ("nan", "infinite", "minus-infinity-masked", "constant"):
         assert made(data, rows=0)["x"].shape == (0, 33)
+
+
+def test_what_a_forward_saved_is_of_the_values_that_the_case_gives() -> None:
+    code = import_module("perfcli.kernels._norms.code")
+    problem = Problem("layernorm-backward", 4, 32, "float32")
+    tensors = make_inputs(code, Case(problem, None, "large"), problem, "cpu", 3)
+    assert tensors["x"].std() > 1e3
+    assert tensors["mean"].tolist() == pytest.approx(tensors["x"].mean(dim=1).tolist())
+    deviations = tensors["x"].std(dim=1, correction=0)
+    assert (tensors["rstd"] * deviations).tolist() == pytest.approx([1.0] * 4)
