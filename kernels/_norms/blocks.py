@@ -49,6 +49,8 @@ class Blocks:
     again: str = "evict_first"
     """Where a load goes the second time that a row is read."""
     write: str = ""
+    most_registers: int = 0
+    """The registers that a thread may have, so that another block fits beside this one; 0: any."""
 
 
 def _power_of_two(at_least: int) -> int:

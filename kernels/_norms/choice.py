@@ -91,19 +91,6 @@ TILE_ELEMENTS = 8
 12.8 spills two words of 8192 columns)."""
 
 
-LEAST_STREAMED = 0.6
-"""Rows are not streamed where less of the bandwidth is expected."""
-
-
-def gains_by_streaming(problem: Problem, target: Target) -> bool:
-    """Return whether rows wait less if the next ones are on their way to persistent programs: they
-    come from memory, and have two reductions, start anywhere, or do not fit one block."""
-    size = problem.elements * ITEM_BYTES[problem.dtype]
-    if size < target.l2_bytes or _few_rows(problem, target):
-        return False
-    return has_mean(problem) or _peels(problem) or _entry(FORWARD, problem) is None
-
-
 def row_bytes(problem: Problem) -> int:
     return problem.columns * ITEM_BYTES[problem.dtype]
 
@@ -132,21 +119,44 @@ def _fit(problem: Problem, blocks: Blocks) -> Blocks:
 
 def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     """Return the table's blocks for a problem, and the row that says so."""
+    few = _few_rows(problem, target)
+    plain = has_residual(problem) and not has_mean(problem)
+    small = None if few or plain else _small(problem, target)
+    if small is not None:
+        return small, "the smallest blocks that hold a row in few tiles"
     peel = _peels(problem) and row_bytes(problem) >= PEELED_FROM
     found = _entry(RESIDUAL if has_residual(problem) else PEELED if peel else FORWARD, problem)
-    if has_mean(problem) and peel and row_bytes(problem) > 64 * KIB:
-        found = None  # 1024 threads spill four words of 50257 columns
-    if found is None or _few_rows(problem, target):
-        source = (FEW if _few_rows(problem, target) else LONG).source
+    if found is None or few or has_mean(problem):
+        source = (FEW if few else LONG).source
         return _cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
     blocks = found.blocks
-    if has_mean(problem) and blocks.variant == "two-read":
-        blocks = Blocks("register-tiled", threads=512, read=LAST)
     if peel and blocks.variant == "register-tiled":
         blocks = replace(blocks, variant="peeled")
     if target.vendor == "nvidia" and target.capability >= (10, 0):
         blocks = replace(blocks, tile=SM100_TILES.get(blocks.tile, blocks.tile))
     return _fit(problem, blocks), _describe_entry(found)
+
+
+def _small(problem: Problem, target: Target) -> Blocks | None:
+    """Return the smallest blocks that hold a row in few tiles; None for longer rows.
+
+    Many blocks that wait on their own keep more under way than few large ones, the more so where a
+    row needs two sums; a thread's tiles and what it needs besides fit 64 registers. With fewer rows
+    than the device has room for, blocks are larger.
+    """
+    most = 7 if has_mean(problem) else 4
+    wide = vector(problem)
+    for threads in (32, 64, 128, 256, 512):
+        tiles = -(-problem.columns // (threads * wide))
+        few = problem.rows * threads < target.sm_count * target.max_threads_per_sm
+        if (few and tiles > 1 and threads < 512) or tiles > (4 if threads == 32 else most):
+            continue
+        variant = "peeled" if _peels(problem) else "register-tiled"
+        return Blocks(
+            variant, threads, tile=threads * wide, tiles=tiles,
+            most_registers=64 if threads == 512 else 0,
+        )  # fmt: skip
+    return None
 
 
 def _few_rows(problem: Problem, target: Target) -> bool:
@@ -157,7 +167,7 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
     """Return at least two programs per row: what its length needs, and more where there are few
     rows."""
     kept = FEW if _few_rows(problem, target) else LONG
-    parts = max(2, _power_of_two(-(-row_bytes(problem) // kept.row_bytes)))
+    parts = max(2, -(-row_bytes(problem) // kept.row_bytes))
     wanted = BLOCKS_PER_SM * target.sm_count
     while (
         problem.rows * parts < wanted

@@ -16,7 +16,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
 from .._launching import launch
-from . import backward, exchange, loop, rows, streamed, tiled
+from . import backward, exchange, loop, rows, tiled
 from .blocks import family, has_mean, has_residual, is_backward
 
 
@@ -97,7 +97,7 @@ def _interpretable(plan: LaunchPlan) -> LaunchPlan:
     return replace(plan, launches=steps)
 
 
-KERNELS = (rows, tiled, streamed, exchange, loop, backward)
+KERNELS = (rows, tiled, exchange, loop, backward)
 
 
 def function(name: str) -> Any:

@@ -24,7 +24,6 @@ from .blocks import (
     _round_up,
     has_mean,
     has_residual,
-    is_backward,
     mark_missing,
     names,
     step,
@@ -33,25 +32,26 @@ from .blocks import (
 
 LATENCY = 1.5e-6
 """Seconds of transfers that have to be under way for memory to be busy."""
-EXCHANGE = 1.5e-6
-"""Seconds from a word that is told to its reader; programs of a row are one row behind."""
+EXCHANGE = 0.4e-6
+"""Seconds of a step that are not hidden where several programs share a row."""
+TELLING = 0.0006
+"""The share of the time that each program of a row costs, whose word all others read."""
 LAUNCH = 2e-6
 """Seconds that one more launch costs."""
 LINE = 64
 """Programs of a row begin at multiples of as many columns."""
 REGISTERS = {
-    (False, 2, False): (24, 1.3, 1.3),
-    (False, 2, True): (44, 2.0, 0.5),
-    (False, 4, False): (24, 2.0, 0.75),
-    (False, 4, True): (34, 4.0, 0.8),
-    (True, 2, False): (36, 3.75, 1.25),
-    (True, 2, True): (52, 4.75, 1.6),
-    (True, 4, False): (30, 4.3, 0.2),
-    (True, 4, True): (58, 9.0, 0.0),
+    (2, False): (36, 3.75, 1.25),
+    (2, True): (52, 4.75, 1.6),
+    (4, False): (30, 4.3, 0.2),
+    (4, True): (58, 9.0, 0.0),
 }
-"""Registers of a thread by direction (backward), bytes of an element, and whether several programs
-share a row: its own, those for each element, and those for each element of a norm with a mean. Such
-that ptxas 12.8 spills nothing for sm_90, with 8 to 40 elements (20 of float32)."""
+"""Registers of a thread by bytes of an element and whether several programs share a row: its own,
+those for each element, and those for each element of a norm with a mean. Such that ptxas 12.8
+spills next to nothing for sm_90, with 8 to 40 elements (20 of float32)."""
+WAITING = {64: (0.0, 0.0), 128: (0.02, 0.03), 256: (0.05, 0.2), 512: (0.25, 0.35)}
+"""The share of the time that programs lose whose warps wait for each other at every row, by their
+threads: those with whole rows, and those that share them (H200, triton 3.6)."""
 MOST_TILES = 8
 MOST_PROGRAMS = 8
 
@@ -62,7 +62,7 @@ def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
     them."""
     elements = blocks.rows * blocks.tile * blocks.tiles // blocks.threads
     item = ITEM_BYTES[problem.dtype]
-    own, each, each_mean = REGISTERS[is_backward(problem), item, blocks.parts > 1]
+    own, each, each_mean = REGISTERS[item, blocks.parts > 1]
     if _peels(problem):
         own += max(12, elements // 2)
     if target.capability != (9, 0):  # sm_80 spills 2 words, sm_100 16, where sm_90 spills none
@@ -93,11 +93,7 @@ def _lanes(problem: Problem) -> int:
 
 
 def _inputs(problem: Problem) -> int:
-    return 1 + is_backward(problem) + has_residual(problem)
-
-
-def _outputs(problem: Problem) -> int:
-    return 1 if is_backward(problem) else 1 + has_residual(problem)
+    return 2 + has_residual(problem)
 
 
 def _shared(problem: Problem, blocks: Blocks) -> int:
@@ -152,7 +148,7 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     if not under_way:
         return 0.0
     item, reads = ITEM_BYTES[problem.dtype], _inputs(problem)
-    matrices = reads + _outputs(problem)
+    matrices = reads + 1
     per_sm_bandwidth = target.bandwidth / target.sm_count
     share = blocks.per_sm * blocks.rows * chunk_of(problem, blocks.parts) * item
     turns = _turns(problem, target, blocks)
@@ -163,14 +159,15 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     flight = min(1.0, ahead / (per_sm_bandwidth * LATENCY * reads / matrices))
     told = 1.0
     if blocks.parts > 1:
-        told = min(0.98, share * matrices / (EXCHANGE * per_sm_bandwidth))
-        told -= 0.005 * blocks.parts.bit_length()
+        step = share * matrices / per_sm_bandwidth
+        told = step / (step + EXCHANGE) * max(1 - TELLING * blocks.parts, 0.1)
     moved = matrices * problem.elements * item
     partial = (turns - 1) * 2 * LAUNCH * target.bandwidth / moved
-    if is_backward(problem):
-        partial += 8 * (1 + has_mean(problem)) * under_way * problem.columns / moved
+    partial += 8 * (1 + has_mean(problem)) * under_way * problem.columns / moved
     waste = blocks.tile * blocks.tiles * blocks.parts / _lanes(problem) - 1
     alone = 1 - 0.04 / blocks.per_sm  # all of its warps wait for the sums of a row at once
+    if blocks.tile > target.warp_size * vector(problem):
+        alone -= WAITING[blocks.threads][blocks.parts > 1]
     narrow = 0.97 if blocks.rows * blocks.tile < blocks.threads * vector(problem) else 1.0
     return busy * flight * told * alone * narrow / (1 + partial) / (1 + 0.2 * waste)
 
@@ -184,19 +181,18 @@ def chunk_of(problem: Problem, parts: int) -> int:
 def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     """Yield every way to cut the problem into persistent programs that fit the target."""
     lanes, wide = _lanes(problem), vector(problem)
-    whole, shared = ("fused", "cooperative") if is_backward(problem) else ("streamed", "streamed")
     for threads in (64, 128, 256, 512):
         for elements in (wide, wide // 2):
             for tile, rows in ((threads * elements // r, r) for r in (1, 2, 4, 8, 16)):
                 tiles = -(-lanes // tile)
                 if tile >= LINE and tiles <= MOST_TILES:
                     yield from _resident(
-                        problem, target, Blocks(whole, threads, rows, tile, tiles, read="")
+                        problem, target, Blocks("fused", threads, rows, tile, tiles, read="")
                     )
             for tiles in range(2, MOST_TILES + 1):
                 if lanes > threads * elements * tiles:
                     tile = threads * elements
-                    blocks = Blocks(shared, threads, 1, tile, tiles, parts=2)
+                    blocks = Blocks("cooperative", threads, 1, tile, tiles, parts=2)
                     yield from _resident(problem, target, blocks)
 
 
@@ -261,7 +257,7 @@ def choose(
 
 def estimate_seconds(problem: Problem, target: Target, reached: float, launches: int) -> float:
     """Return about how long launches take that reach a share of the bandwidth."""
-    matrices = _inputs(problem) + _outputs(problem)
+    matrices = _inputs(problem) + 1
     moved = matrices * problem.elements * ITEM_BYTES[problem.dtype]
     return moved / target.bandwidth / max(reached, 1e-3) + launches * LAUNCH
 

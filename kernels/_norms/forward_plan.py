@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 
 from perfcli.errors import PerfcliError
@@ -28,7 +29,6 @@ from .blocks import (
     step,
     vector,
 )
-from .cuts import persistent
 
 LINE_ELEMENTS = 64
 """The longest line of the TMA view: 128 bytes of half precision, one swizzled line."""
@@ -104,12 +104,15 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         f"{names} {'words tiles ' if shared else ''}eps",
         absent + ("" if shared else " words tiles"),
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),
-        CHUNK=chunk, PARTS=blocks.parts, TILE=tile, TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
+        CHUNK=chunk, PARTS=blocks.parts, PADDED=_power_of_two(blocks.parts), TILE=tile,
+        TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
         EARLY=blocks.early, POLLS=POLLS, READ=blocks.read,
         WRITE=blocks.write,
     )  # fmt: skip
+    if target.vendor == "nvidia" and blocks.most_registers:
+        made = replace(made, maxnreg=blocks.most_registers)
     marked = [mark_missing(problem, target, blocks.parts)] if shared else []
     return [*_shift(problem, target, peel), *marked, made]
 
@@ -161,15 +164,6 @@ def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
     return [*_shift(problem, target, peel), add, apply]
 
 
-def streamed(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
-    mean, residual = has_mean(problem), has_residual(problem)
-    given = {
-        "x": True, "residual": residual, "weight": True, "bias": mean, "y": True,
-        "total": residual, "mean": mean, "rstd": mean,
-    }  # fmt: skip
-    return persistent(problem, target, blocks, "normal_rows", given)
-
-
 BUILDERS = {
     "full-tile": full_tile,
     "tma": tma,
@@ -178,9 +172,8 @@ BUILDERS = {
     "cooperative": tiled,
     "two-read": _two_read,
     "split": split,
-    "streamed": streamed,
 }
-MEAN_BUILDERS = ("full-tile", "register-tiled", "peeled", "cooperative", "streamed")
+MEAN_BUILDERS = ("full-tile", "register-tiled", "peeled", "cooperative")
 """Variants that layer norm has: a mean needs a row in registers."""
 
 

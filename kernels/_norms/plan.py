@@ -17,7 +17,6 @@ from .blocks import (
     has_residual,
     is_backward,
 )
-from .cuts import choose
 from .forward_plan import BUILDERS, MEAN_BUILDERS, forward
 
 
@@ -73,22 +72,8 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
 
 def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
     if variant is None:
-        found = (
-            choose(problem, target, None) if choice.gains_by_streaming(problem, target) else None
-        )
-        if found is not None and found[1] >= choice.LEAST_STREAMED:
-            return launches(problem, target, found[0], found[2])
         blocks, why = choice._forward_choice(problem, target)
         return launches(problem, target, blocks, why)
-    if variant == "streamed":
-        found = choose(problem, target, variant)
-        if found is None:
-            raise PerfcliError(
-                f"{family(problem)}: streamed cuts no row of {problem.columns} columns of "
-                f"{problem.dtype} into programs that fit {target.name}: leave the variant to the "
-                "plan"
-            )
-        return launches(problem, target, found[0], found[2])
     if variant == "peeled" and not _peels(problem):
         raise PerfcliError(
             f"{family(problem)}: peeled is for rows that start between multiples of 16 bytes "

@@ -74,19 +74,20 @@ def _statistics_of_part(
 @triton.jit
 def _told_by_all(
     total, squares, words, x, residual, row, part, first, main, edge, is_edge, tiles,
-    COLUMNS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr,
-    RESIDUAL: tl.constexpr, MEAN: tl.constexpr, PEEL: tl.constexpr, POLLS: tl.constexpr,
+    COLUMNS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr, PADDED: tl.constexpr,
+    TILE: tl.constexpr, RESIDUAL: tl.constexpr, MEAN: tl.constexpr, PEEL: tl.constexpr,
+    POLLS: tl.constexpr,
 ):  # fmt: skip
     """Return the row's mean and its squares' sum, from all its programs, always added in the same
     order."""
-    other = tl.arange(0, PARTS)
+    other = tl.arange(0, PADDED)
     mine = pack(total, squares)
     tl.atomic_xchg(words + row * PARTS + part, mine, sem="relaxed")
-    seen, missing = await_words(words + row * PARTS, PARTS, mine, PARTS, POLLS)
+    seen, missing = await_words(words + row * PARTS, PARTS, mine, PADDED, POLLS)
     # Every warp polls for itself; a maximum over the block makes them agree on what follows.
     lane = tl.arange(0, TILE)
     if tl.max(tl.where(lane < CHUNK, missing, 0), axis=0) > 0:
-        seen = tl.zeros([PARTS], tl.int64)
+        seen = tl.zeros([PADDED], tl.int64)
         for which in tl.range(PARTS):
             one, two = _statistics_of_part(
                 x, residual, first, which, main, edge, is_edge, tiles,
@@ -121,6 +122,7 @@ def tiled(
     WIDTH: tl.constexpr,
     CHUNK: tl.constexpr,
     PARTS: tl.constexpr,
+    PADDED: tl.constexpr,
     TILE: tl.constexpr,
     TILES: tl.constexpr,
     VECTOR: tl.constexpr,
@@ -220,7 +222,7 @@ def tiled(
         middle, sum_of_squares = _told_by_all(
             sum_of_values if MEAN else sum_of_squares, sum_of_squares, words, x, residual,
             row, part, first, main, edge_wide, is_edge, tiles,
-            COLUMNS, CHUNK, PARTS, TILE, RESIDUAL, MEAN, PEEL, POLLS,
+            COLUMNS, CHUNK, PARTS, PADDED, TILE, RESIDUAL, MEAN, PEEL, POLLS,
         )  # fmt: skip
     scale = tl.rsqrt(sum_of_squares / COLUMNS + eps)
     if MEAN:

@@ -120,12 +120,6 @@ FAMILY = KernelFamily(
             (*FORWARD, *BACKWARD),
         ),
         KernelVariant(
-            "streamed",
-            "persistent programs that fetch the next rows while they normalise these; long rows "
-            "over several of them",
-            FORWARD,
-        ),
-        KernelVariant(
             "fused", "dx and dw in one persistent pass; partial sums added afterwards", BACKWARD
         ),
         KernelVariant("split", "a row over many blocks, in two launches", BACKWARD),

@@ -9,7 +9,7 @@ from perfcli.model import Case, Problem
 
 from ..rmsnorm.cases import BACKWARD, BACKWARD_SIZES, DATA, ROWS_AND_COLUMNS
 
-FORWARD = ("full-tile", "register-tiled", "cooperative", "streamed")
+FORWARD = ("full-tile", "register-tiled", "cooperative")
 
 
 def _forward() -> list[Case]:

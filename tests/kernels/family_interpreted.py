@@ -42,7 +42,8 @@ def excess(found: torch.Tensor, expected: torch.Tensor, allowed: Tolerance) -> f
 def run(text: list[Any]) -> dict[str, float]:
     """Twice where it is small, with the same bits: nothing may be left in a workspace."""
     operation, rows, columns, dtype, stride, variant, data, *more = text
-    layout, count = [*more, *("contiguous", 132)[len(more) :]]
+    defaults: list[Any] = ["contiguous", 132]
+    layout, count = [*more, *defaults[len(more) :]]
     problem = Problem(operation, rows, columns, dtype, stride)
     case = Case(problem, variant, data, layout)
     tensors = make_inputs(CODE, case, problem, "cpu", 7)

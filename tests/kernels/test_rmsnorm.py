@@ -39,9 +39,6 @@ LINES: list[Line] = [
         for variant in ("fused", "cooperative", "split")
         for rows, columns, dtype in ((9, 1192, HALF), (3, 1023, SINGLE))
     ),
-    *(("rmsnorm", 3, 1023, d, 1031, "streamed", "nan") for d in (HALF, SINGLE)),
-    ("rmsnorm", 9, 5200, HALF, None, "streamed", "normal", *FEW),
-    ("rmsnorm-residual", 19, 2603, HALF, None, "streamed", "normal", *FEW),
     ("rmsnorm-backward", 19, 2603, HALF, None, "cooperative", "normal", *FEW),
     ("rmsnorm-residual-backward", 9, 2600, SINGLE, None, "cooperative", "normal", *FEW),
     ("rmsnorm-backward", 2, 8200, HALF, None, None, "normal"),
