@@ -71,8 +71,16 @@ class LiveDisplay:
 
     _drawn: Live | rich.progress.Progress | None = None
 
+    _bar: rich.progress.Progress | None = None
+
     def __enter__(self) -> Self:
         return self
+
+    def hide(self) -> None:
+        """Take it off the terminal until something is told again."""
+        if self._drawn is not None:
+            self._drawn.stop()
+            self._drawn = self._bar = None
 
     def __exit__(
         self,
@@ -113,6 +121,7 @@ class Reporter(LiveDisplay):
     def _show_bar(self, event: Progress, text: str) -> None:
         if self._bar is None:
             self._bar = self._drawn = start_bar()
+            self._tasks.clear()
             self._bar.start()
         if event.request not in self._tasks:
             self._tasks[event.request] = self._bar.add_task("", total=None)

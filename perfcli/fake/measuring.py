@@ -164,6 +164,9 @@ class _FakeWorker:
         self._clock: DeviceClock = "graph" if tells and not starter.plan.graph else ""
         self._clock = self._clock or ("profiler" if tells else "")
 
+    def is_prepared(self) -> bool:
+        return True
+
     def prepare(self) -> Prepared:
         self._fail()
         for phase in ("import", "trace", "kernels"):

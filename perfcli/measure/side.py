@@ -64,13 +64,14 @@ class MeasuredSide:
         self._phases.begin("trace")
         turnstile = Turnstile(self.request.turnstile, lambda: steps.wait_for(self._device))
         self._step = steps.prepare(self.request, self._phases, turnstile)
+        code = self._step.describe_code()  # before anything else is launched
         check = self._checked()
         self._phases.begin("warm")
         with self._memory_errors():
             known = self._known(check)
         turnstile.leave()
         self._phases.add("waiting for the other side to leave the device", turnstile.waited)
-        return replace(known, phases=self._phases.finish())
+        return replace(known, phases=self._phases.finish(), code=code)
 
     def turn(self, ask: Ask) -> Turn:
         """Warm up again, since the other side ran in between, then time."""

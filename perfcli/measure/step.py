@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +22,7 @@ from perfcli.loading.tracebacks import show
 from perfcli.measure import ranks, room
 from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
-from perfcli.model import CompileRequest, MeasureRequest, SideName
+from perfcli.model import CompileRequest, MeasureRequest, SideName, StepCode
 
 AHEAD_SHARE, MOST_AHEAD = 4, 8
 """Of the processors, those that compile one side's kernels: the other side's and the report's are
@@ -63,6 +65,19 @@ class Step:
                 tracing.backward(result)
                 self._drop_gradients()
         return result
+
+    def describe_code(self) -> StepCode:
+        """Return what it is, and what it launched when it was run last; as a run says it."""
+        kernels = {
+            (graph.facts.name, name): kernel.definition.source_hash
+            for graph in self.capture.graphs
+            for name, kernel in graph.kernels.items()
+        }
+        launches = [(each.graph, each.name) for each in self.capture.launch_list()]
+        code = [(graph, kernels.get((graph, name), name)) for graph, name in launches]
+        text = json.dumps(code) if kernels else ""
+        sha = hashlib.sha256(text.encode()).hexdigest() if text else ""
+        return StepCode(self.built.scenario.name, self.built.params, sha)
 
     def wait(self) -> None:
         """Wait until the device has done what it was told."""

@@ -109,6 +109,7 @@ from perfcli.model.measurement import (
     RoundKind,
     SideName,
     StartPhase,
+    StepCode,
     Turn,
 )
 from perfcli.model.observed import Observed, ObservedRank, ObservedStep, ObservedWork
@@ -283,6 +284,7 @@ __all__ = [
     "SideName",
     "SourceFacts",
     "StartPhase",
+    "StepCode",
     "StepEstimate",
     "Sweep",
     "SweepDocument",

@@ -165,6 +165,17 @@ class StartPhase:
 
 
 @dataclass(frozen=True, slots=True)
+class StepCode:
+    """Says what a worker's step is, before there is a run of it."""
+
+    scenario: str
+    params: Mapping[str, Scalar]
+    sha: str
+    """The SHA-256 of what the step launches, in order: kernels by their code, others by name;
+    empty where it launches no generated kernel."""
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """Describes a worker that is compiled and warm."""
 
@@ -195,6 +206,8 @@ class Prepared:
     """How it got ready; empty where it is stored (``Measurement.start``)."""
     ranks: tuple[Machine, ...] = ()
     """Where each rank of a process group ran; empty where there is none."""
+    code: StepCode | None = None
+    """None where it is stored: the run says more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,23 @@ MORE_TIME = "--timeout SECONDS gives it more"
 _READ_BYTES = 1 << 20
 
 
+def _list_children(parent: int) -> list[int]:
+    """Return the processes that a process has started and that live."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name in front of the last bracket may have spaces.
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(path.parent.name))
+    return found
+
+
+def _signal(processes: Sequence[int], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
+
+
 class _Process(Protocol):
     """Does what a channel asks of ``subprocess.Popen``."""
 
@@ -94,6 +111,8 @@ class Channel:
         self._rest = b""
         self._lines: list[bytes] = []
         self._closed = False
+        self._paused: list[int] = []
+        self._paused_at = 0.0
         self.doing = "starting"
         request_read, request_write = os.pipe()
         reply_read, reply_write = os.pipe()
@@ -141,15 +160,27 @@ class Channel:
         if last:
             self._close_requests()
 
+    def has_line(self) -> bool:
+        """Return whether ``receive`` would return at once."""
+        while not self._lines and select.select([self._replies], [], [], 0)[0]:
+            chunk = os.read(self._replies, _READ_BYTES)
+            if not chunk:
+                return False
+            self._split(chunk)
+        return bool(self._lines)
+
     def receive(self) -> bytes:
         """Return the next line. Raises WorkerFailed where there will be none, or not in time."""
         while not self._lines:
             chunk = os.read(self._replies, _READ_BYTES) if self._wait() else b""
             if not chunk:
                 raise self._ended()
-            *whole, self._rest = (self._rest + chunk).split(b"\n")
-            self._lines += whole
+            self._split(chunk)
         return self._lines.pop(0)
+
+    def _split(self, chunk: bytes) -> None:
+        *whole, self._rest = (self._rest + chunk).split(b"\n")
+        self._lines += whole
 
     def receive_as(self, kind: type[T]) -> T:
         """Return the next line, decoded. Raises as ``receive``, and WorkerFailed where it is
@@ -172,6 +203,24 @@ class Channel:
         os.close(self._replies)
         self._close_requests()
         return self._process.pid
+
+    def pause(self) -> None:
+        """Stop the worker and those that compile for it until ``resume``; that time is not counted.
+        An assembler that they started goes on: it is watched by the clock."""
+        if self._closed:
+            return
+        self._paused_at = time.monotonic()
+        self._paused = [self._process.pid]
+        _signal(self._paused, signal.SIGSTOP)
+        children = _list_children(self._process.pid)
+        _signal(children, signal.SIGSTOP)
+        self._paused += children
+
+    def resume(self) -> None:
+        _signal(self._paused, signal.SIGCONT)
+        if self._deadline is not None:
+            self._deadline += time.monotonic() - self._paused_at
+        self._paused = []
 
     def kill(self) -> None:
         """Kill the process and all that it started; the pipes stay, for who waits at them."""
@@ -196,7 +245,8 @@ class Channel:
         """Wait until there is something to read; return False where the worker died before it.
         Processes that it started can hold the pipe open: its end alone does not tell."""
         while True:
-            if self._deadline is not None and time.monotonic() >= self._deadline:
+            late = self._deadline is not None and time.monotonic() >= self._deadline
+            if late and not self._paused:
                 self._dump_stack()
                 raise self._timed_out()
             ended = self._process.poll() is not None
@@ -207,7 +257,7 @@ class Channel:
 
     def _patience(self) -> float:
         """Return seconds until the next look whether the worker still lives and may go on."""
-        if self._deadline is None:
+        if self._deadline is None or self._paused:
             return POLL_SECONDS
         return min(max(self._deadline - time.monotonic(), 0), POLL_SECONDS)
 

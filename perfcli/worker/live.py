@@ -71,6 +71,7 @@ class LiveWorker:
         self._folder = make_scratch()
         self._channel: Channel | None = None
         self._step_seconds = 0.0
+        self._prepared: _Reply | None = None
         try:
             environment = _environment(request, self._folder, caches)
             python, current = request.compile.variant.python, request.compile.folder
@@ -84,9 +85,15 @@ class LiveWorker:
             self.close()
             raise
 
+    def is_prepared(self) -> bool:
+        while self._prepared is None and self._open().has_line():
+            self._prepared = self._next(self._open())
+        return self._prepared is not None
+
     def prepare(self) -> Prepared:
         self._open().give(self._timeout)
-        prepared = self._decoded(self._reply("prepared").prepared, Prepared)
+        self._prepared = self._prepared or self._next_but_progress()
+        prepared = self._decoded(self._check(self._prepared, "prepared").prepared, Prepared)
         self._step_seconds = prepared.step_seconds
         return prepared
 
@@ -96,7 +103,7 @@ class LiveWorker:
         expected = (ask.warmup + ask.steps) * self._step_seconds
         channel.give(max(TURN_SECONDS, TURN_TIMES * expected), advice="")
         channel.send(protocol.encode(protocol.plain(ask)))
-        return self._decoded(self._reply("turn").turn, Turn)
+        return self._decoded(self._check(self._next_but_progress(), "turn").turn, Turn)
 
     def kill(self) -> None:
         """End the process from another thread: who waits for it notices."""
@@ -109,22 +116,31 @@ class LiveWorker:
             self._channel = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _reply(self, wanted: str) -> _Reply:
-        channel = self._open()
-        while True:
-            reply = self._received(channel)
-            if reply.type == "progress":
-                channel.doing = PHASES.get(reply.phase, channel.doing)
-                if reply.phase in PHASES:
-                    self._told(reply.phase)  # type: ignore[arg-type]  # one of the phases
-            elif reply.type == "error":
-                raise protocol.error(reply.kind, reply.message, reply.detail)
-            elif reply.type == wanted:
-                return reply
-            else:
-                raise channel.failure(
-                    f"the {self._side}'s worker sent {reply.type!r} instead of {wanted!r}"
-                )
+    def _next_but_progress(self) -> _Reply:
+        while (reply := self._next(self._open())) is None:
+            pass
+        return reply
+
+    def _next(self, channel: Channel) -> _Reply | None:
+        """Return the next reply; None for one that only tells of progress."""
+        reply = self._received(channel)
+        if reply.type != "progress":
+            return reply
+        channel.doing = PHASES.get(reply.phase, channel.doing)
+        if reply.phase in PHASES:
+            self._told(reply.phase)  # type: ignore[arg-type]  # one of the phases
+        return None
+
+    def _check(self, reply: _Reply, wanted: str) -> _Reply:
+        """Return the reply. Raises the error that it is, or WorkerFailed for one of another
+        kind."""
+        if reply.type == "error":
+            raise protocol.error(reply.kind, reply.message, reply.detail)
+        if reply.type != wanted:
+            raise self._open().failure(
+                f"the {self._side}'s worker sent {reply.type!r} instead of {wanted!r}"
+            )
+        return reply
 
     def _received(self, channel: Channel) -> _Reply:
         try:

@@ -10,12 +10,12 @@ import os
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -28,7 +28,7 @@ from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.forked_worker import ForkedWorker, fork_warm
 from perfcli.worker.needs import USUAL_NEEDS, Needs, measure_memory
-from perfcli.worker.roles import Compiled, Progress
+from perfcli.worker.roles import Compiled, Interlude, Progress
 from perfcli.worker.weighing import weigh
 
 PHASES = {
@@ -60,6 +60,7 @@ class ProcessExecutor:
 
     timeout_seconds: float | None = None
     needs: Needs = USUAL_NEEDS
+    interlude: Interlude | None = None
 
     def compile(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
@@ -78,7 +79,9 @@ class ProcessExecutor:
                     share = -(-requests[number].jobs // at_once)
                     gpu = gpus[turn % len(gpus)] if gpus and requests[number].on_device else None
                     crew.begin(number, replace(requests[number], jobs=share), gpu)
-                yield from crew.finish(len(fitting), progress)
+                # One that is yet to begin would not wait.
+                interlude = self.interlude if at_once >= len(fitting) else None
+                yield from crew.finish(len(fitting), progress, interlude)
 
     def _count_at_once(self, requests: Sequence[CompileRequest]) -> int:
         """Return how many compile at a time: no more than there are jobs, and than memory holds."""
@@ -109,7 +112,13 @@ def compile_in_process(
 ) -> Bundle:
     """Compile one request in one worker. Raises what ``ProcessExecutor.compile`` yields as an
     error."""
-    return _Compilation(request, index, progress, timeout_seconds).finish()
+    bundle = _Compilation(request, index, progress, timeout_seconds).finish()
+    return weigh(bundle, Path(request.cache_dir))
+
+
+_LOOK_SECONDS = 0.05
+"""How often it looks whether an interlude is due."""
+_Told: TypeAlias = "Progress | tuple[int, Bundle | BaseException]"
 
 
 class _Crew:
@@ -118,8 +127,9 @@ class _Crew:
     def __init__(self, at_once: int, timeout_seconds: float | None) -> None:
         self._timeout = timeout_seconds
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="perfcli")
-        self._told: SimpleQueue[Progress | tuple[int, Bundle | BaseException]] = SimpleQueue()
+        self._told: SimpleQueue[_Told] = SimpleQueue()
         self._lock = Lock()
+        self._weighing = Lock()
         self._running: set[_Compilation] = set()
         self._closed = False
 
@@ -128,11 +138,19 @@ class _Crew:
         self._pool.submit(self._compile, number, request, gpu)
 
     def finish(
-        self, count: int, progress: Callable[[Progress], None]
+        self,
+        count: int,
+        progress: Callable[[Progress], None],
+        interlude: Interlude | None = None,
     ) -> Iterator[tuple[int, Compiled]]:
         """Yield what came of so many requests, as they come."""
         while count:
-            told = self._told.get()
+            told = self._hear(interlude)
+            if isinstance(told, Interlude):
+                interlude = None
+                with self._paused():
+                    told.run()
+                continue
             if isinstance(told, Progress):
                 progress(told)
                 continue
@@ -141,6 +159,29 @@ class _Crew:
                 raise made
             count -= 1
             yield number, made
+
+    def _hear(self, interlude: Interlude | None) -> _Told | Interlude:
+        """Return what is told next, or the interlude once it is due."""
+        while interlude is not None:
+            if interlude.is_due():
+                return interlude
+            with suppress(Empty):
+                return self._told.get(timeout=_LOOK_SECONDS)
+        return self._told.get()
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Leave the machine to others in the block."""
+        with self._weighing:
+            with self._lock:
+                running = list(self._running)
+            for each in running:
+                each.pause()
+            try:
+                yield
+            finally:
+                for each in running:
+                    each.resume()
 
     def _compile(self, number: int, request: CompileRequest, gpu: str | None) -> None:
         made: Bundle | BaseException
@@ -152,10 +193,13 @@ class _Crew:
             try:
                 if closed:
                     begun.kill()
-                made = begun.finish()
+                bundle = begun.finish()
             finally:
                 with self._lock:
                     self._running.discard(begun)
+            # One at a time: what is counted for one of two sides is found for the other.
+            with self._weighing:
+                made = weigh(bundle, Path(request.cache_dir))
         except BaseException as error:
             made = error
         self._told.put((number, made))
@@ -215,10 +259,18 @@ class _Compilation:
         assert channel is not None
         try:
             channel.give(self._timeout)
-            bundle = _bundle(channel, self._index, self._progress)
+            return _bundle(channel, self._index, self._progress)
         finally:
             self.close()
-        return weigh(bundle, Path(self._request.cache_dir))
+
+    def pause(self) -> None:
+        """Stop the worker until ``resume``."""
+        if self._channel is not None:
+            self._channel.pause()
+
+    def resume(self) -> None:
+        if self._channel is not None:
+            self._channel.resume()
 
     def kill(self) -> None:
         """End the worker from another thread: the one that waits for it notices, and clears up."""

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import Ask, MeasureRequest, Prepared, RankPlace, Turn
-from perfcli.worker.roles import MeasuringWorker, Phase
+from perfcli.worker.roles import AheadWorker, Phase
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ LAST_WORDS_SECONDS = 5.0
 neighbour may notice before anybody notices that the neighbour died."""
 
 
-class Rank(MeasuringWorker, Protocol):
+class Rank(AheadWorker, Protocol):
     """Measures as one rank, in a process of its own."""
 
     def kill(self) -> None:
@@ -35,7 +35,7 @@ StartRank = Callable[[MeasureRequest, Callable[[Phase], None]], Rank]
 
 
 class RankGroup:
-    """Answers as a ``roles.MeasuringWorker``. Rank n has the n-th GPU, or the n-th part of the
+    """Answers as a ``roles.AheadWorker``. Rank n has the n-th GPU, or the n-th part of the
     request's cores; phases are those of rank 0."""
 
     def __init__(
@@ -57,6 +57,9 @@ class RankGroup:
         except BaseException:
             self.close()
             raise
+
+    def is_prepared(self) -> bool:
+        return all(rank.is_prepared() for rank in self._ranks)
 
     def prepare(self) -> Prepared:
         """Wait until all ranks are warm. Raises as the first rank that failed, and names it."""

@@ -139,6 +139,15 @@ class KernelWorker(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Interlude:
+    """Says what is done while requests are compiled, which waits meanwhile."""
+
+    is_due: Callable[[], bool]
+    """Asked again and again, until it is once."""
+    run: Callable[[], None]
+
+
 class MeasuringWorker(Protocol):
     """Measures one variant, compiled and warm in a process of its own."""
 
@@ -159,6 +168,16 @@ class MeasuringWorker(Protocol):
         ...
 
 
+class AheadWorker(MeasuringWorker, Protocol):
+    """One that can be asked whether it is ready."""
+
+    def is_prepared(self) -> bool:
+        """Return whether ``prepare``, which may be called more than once, returns or raises at
+        once."""
+        ...
+
+
+StartAhead = Callable[[MeasureRequest, Callable[[Phase], None]], AheadWorker]
 StartWorker = Callable[[MeasureRequest, Callable[[Phase], None]], MeasuringWorker]
 """Starts a worker and returns at once, so that both sides of a pair compile at the same time;
 ``prepare`` waits. The function is told of phases while it does."""

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,12 +23,12 @@ from perfcli.machine.environment import cache_dir
 from perfcli.machine.scratch import forget_old, make_scratch
 from perfcli.model import (
     Ask,
-    Comparison,
     Measurement,
     MeasureRequest,
     Prepared,
     Round,
     RoundKind,
+    Scalar,
     SideName,
     StartPhase,
     Turn,
@@ -38,7 +38,7 @@ from perfcli.storing import store, timings
 from perfcli.worker.live import Starter
 from perfcli.worker.process import find_triton_cache
 from perfcli.worker.ranks import RankGroup
-from perfcli.worker.roles import MeasuringWorker, Phase, Progress, StartWorker
+from perfcli.worker.roles import AheadWorker, MeasuringWorker, Phase, Progress, StartAhead
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting, why_not
@@ -91,7 +91,7 @@ class Watch:
         if not self.rounds:
             self.start += prepared.phases
         if self._recorder is not None:
-            self._recorder.prepared(replace(prepared, phases=()))
+            self._recorder.prepared(replace(prepared, phases=(), code=None))
             self._look()
 
     def round(self, measured: Round, elapsed: float) -> None:
@@ -139,7 +139,7 @@ def _list_phases(
 class Bench:
     """Says what starts workers, and tells the time."""
 
-    starts: StartWorker
+    starts: StartAhead
     clock: Clock = time.monotonic
     folder: Path | None = None
     """Caches that vanish with ``close``, if they do."""
@@ -158,6 +158,14 @@ class Bench:
             return self.starts(request, told)
         ahead.told = told
         return ahead.worker
+
+    def list_prepared(self) -> list[Prepared] | None:
+        """Return what the workers say that were started ahead; None where one is not ready yet.
+        Raises what one of them raises."""
+        workers = [ahead.worker for _, ahead in self._ahead.values()]
+        if not workers or not all(worker.is_prepared() for worker in workers):
+            return None
+        return [worker.prepare() for worker in workers]
 
     def start_ahead(self, requests: Iterable[MeasureRequest]) -> None:
         """Start workers that will be asked for."""
@@ -178,7 +186,7 @@ class Bench:
 class _Ahead:
     """Holds a worker that was started ahead; who asks for it then is told of its phases."""
 
-    worker: MeasuringWorker
+    worker: AheadWorker
 
     def __init__(self) -> None:
         self.told: Callable[[Phase], None] = lambda phase: None
@@ -194,12 +202,18 @@ class _OwnFiles:
     def __init__(
         self,
         request: MeasureRequest,
-        start: Callable[[MeasureRequest], MeasuringWorker],
+        start: Callable[[MeasureRequest], AheadWorker],
         worktrees: Worktrees,
     ) -> None:
         self._request, self._start, self._worktrees = request, start, worktrees
         self._placed = replace(request, compile=worktrees.place(request.compile))
         self._worker = start(self._placed)
+
+    def is_prepared(self) -> bool:
+        if not self._worker.is_prepared():
+            return False
+        asked, sources = self._request.compile, self._worker.prepare().sources
+        return not self._worktrees.place_again(asked, self._placed.compile, sources)
 
     def prepare(self) -> Prepared:
         asked = self._request.compile
@@ -233,12 +247,12 @@ def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> 
     names: dict[SideName, str] = {"base": base, "head": head}
     worktrees = Worktrees()
 
-    def start(request: MeasureRequest, told: Callable[[Phase], None]) -> MeasuringWorker:
+    def start(request: MeasureRequest, told: Callable[[Phase], None]) -> AheadWorker:
         caches = folder / names[request.side]
         caches.mkdir(parents=True, exist_ok=True)
         starter = Starter(caches, timeout)
 
-        def start_one(placed: MeasureRequest) -> MeasuringWorker:
+        def start_one(placed: MeasureRequest) -> AheadWorker:
             if placed.compile.world > 1:
                 return RankGroup(placed, told, starter)
             return starter(placed, told)
@@ -276,8 +290,18 @@ def _caches_name(job: Job) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Says what is measured: a scenario with these parameters, and the ids of both runs."""
+
+    scenario: str
+    params: Mapping[str, Scalar]
+    base: str
+    head: str
+
+
 def measure(
-    comparison: Comparison,
+    subject: Subject,
     setting: Setting,
     jobs: Sequence[Job],
     context: Context,
@@ -290,20 +314,19 @@ def measure(
     in the same place; Interrupted on Ctrl-C before the first round.
     """
     plan = setting.plan(jobs)
-    base, head = comparison.base, comparison.head
-    opening = begin(plan, head.scenario, base.id, head.id)
+    opening = begin(plan, subject.scenario, subject.base, subject.head)
     place = place or open_bench(setting, jobs, context.timeout)
     names = [*(job.request.variant.name for job in jobs), "both"]
     try:
         with Reporter(names, context.notes) as progress:
             watch = Watch(opening, progress, context.notes, context)
-            measured = _race_watched(plan, place, watch, _Referee(comparison, plan, setting))
+            measured = _race_watched(plan, place, watch, _Referee(subject, plan, setting))
     finally:
         place.close()
     return replace(
         opening,
         method=measured.method,
-        prepared=tuple(replace(each, phases=()) for each in measured.prepared),
+        prepared=tuple(replace(each, phases=(), code=None) for each in measured.prepared),
         rounds=tuple(measured.rounds),
         stopped=measured.stopped,
         notes=tuple(measured.notes),
@@ -314,9 +337,9 @@ def measure(
 class _Referee:
     """Says who may be measured together, and when it is enough."""
 
-    def __init__(self, comparison: Comparison, plan: Plan, setting: Setting) -> None:
+    def __init__(self, subject: Subject, plan: Plan, setting: Setting) -> None:
         self.notes: list[str] = []
-        self._comparison = comparison
+        self._subject = subject
         self._variants = (plan.base.compile.variant, plan.head.compile.variant)
         self._setting = setting
         self._exchanged = ("cpus",) if plan.exchanges else ()
@@ -334,8 +357,8 @@ class _Referee:
             if difference.aspect not in self._exchanged
         ]
         self.notes += [text for text in said if text not in self.notes]
-        run = self._comparison.head
-        stored = noise_floors.load_floor(base.machine, run.scenario, run.params)
+        about = self._subject
+        stored = noise_floors.load_floor(base.machine, about.scenario, about.params)
         self._inside = floor.find_floor(self._setting.device, (), stored).inside
 
     def enough(self, rounds: Sequence[Round], kind: RoundKind) -> str | None:

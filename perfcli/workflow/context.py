@@ -18,7 +18,7 @@ from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
 from perfcli.model import StartPhase
 from perfcli.worker.needs import USUAL_NEEDS, Needs
-from perfcli.worker.roles import Executor, Generator
+from perfcli.worker.roles import Executor, Generator, Interlude
 
 if TYPE_CHECKING:
     from perfcli.cluster.tasks import Terms
@@ -76,8 +76,8 @@ class Context:
         """Return what is to be made up instead of compiled and measured; empty: nothing."""
         return read_fake_plan(self.fake)
 
-    def start_executor(self) -> Executor:
-        """Return what compiles runs."""
+    def start_executor(self, interlude: Interlude | None = None) -> Executor:
+        """Return what compiles runs; the interlude is for who compiles here."""
         if self.cluster is not None:
             from perfcli.cluster.executor import ClusterExecutor
 
@@ -88,7 +88,7 @@ class Context:
             return FakeExecutor(plan)
         from perfcli.worker.process import ProcessExecutor
 
-        return ProcessExecutor(self.timeout, self.needs)
+        return ProcessExecutor(self.timeout, self.needs, interlude)
 
     def start_generator(self) -> Generator:
         """Return what compiles many variants as far as a search needs them."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfcli.blobs import unpack
-from perfcli.console.notes import Notes
+from perfcli.console.notes import LiveDisplay, Notes
 from perfcli.console.tally import watch
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.loading import registry
@@ -28,7 +28,7 @@ from perfcli.names import public, suggestion
 from perfcli.predict.step import name_estimator
 from perfcli.storing import store
 from perfcli.storing.whole import spare
-from perfcli.worker.roles import Progress
+from perfcli.worker.roles import Interlude, Progress
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, list_edited, list_set_anew
 from perfcli.workflow.request import Question, Side, name_foreign, order_jobs, read_reference
@@ -158,6 +158,9 @@ def warn_of_oversights(run: Run, notes: Notes, shows_notes: bool = False) -> Non
 
 
 AGAIN = "; --fresh compiles again"
+Begin = Callable[[Mapping[str, str]], "Interlude | None"]
+"""Is called before anything is compiled, with the id that each job's run has or will have, by
+fingerprint. Returns what is done meanwhile."""
 
 
 def obtain(
@@ -165,7 +168,7 @@ def obtain(
     context: Context,
     again: str = AGAIN,
     keeps: bool = True,
-    begin: Callable[[], None] = lambda: None,
+    begin: Begin = lambda ids: None,
 ) -> list[Obtained]:
     """Get one run per job, in order, as ``obtain_each``. Raises the error of the first job that
     fails, saying what was stored until then."""
@@ -186,24 +189,26 @@ def obtain_each(
     context: Context,
     again: str | None = AGAIN,
     keeps: bool = True,
-    begin: Callable[[], None] = lambda: None,
+    begin: Begin = lambda ids: None,
 ) -> Generator[tuple[int, Obtained | PerfcliError], None, None]:
     """Yield each job's number and its run, as they come: first those that are stored, then what is
     compiled, once where several jobs are the same. A job that fails is an error, never raised.
 
     ``again`` is said of stored ones: empty without ``--fresh``, None where nothing is said of
-    them. ``keeps``: what is compiled is stored. ``begin`` is called first where anything is
-    compiled. Raises Interrupted on Ctrl-C, saying what was stored.
+    them. ``keeps``: what is compiled is stored. Raises Interrupted on Ctrl-C, saying what was
+    stored.
     """
     notes = context.notes
     known = {} if context.fresh else store.find_newest()
     missing: dict[str, list[int]] = {}
+    ids: dict[str, str] = {}
     for number, job in enumerate(jobs):
         stored = known.get(job.fingerprint)
         found = _reuse(job, stored, notes, again) if stored else None
         if found is None:
             missing.setdefault(job.fingerprint, []).append(number)
         else:
+            ids[job.fingerprint] = found.run.id
             yield number, replace(found, asked=job.request.variant)
     if not missing:
         return
@@ -211,16 +216,24 @@ def obtain_each(
     for job in {job.interpreter.torch: job for job in wanted}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
-    begin()
+    ids |= {fingerprint: store.new_id(datetime.now(UTC)) for fingerprint in missing}
+    interlude = begin(ids)
+
+    def keep(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
+        return (keep_run if keeps else _pass_on)(bundle, fingerprint, notes, ids[fingerprint])
+
     with context.phase("compile"):
-        for job, made in _compile(wanted, context, keep_run if keeps else _pass_on):
+        for job, made in _compile(wanted, context, keep, interlude):
             for number in missing[job.fingerprint]:
                 variant = jobs[number].request.variant
                 yield number, replace(made, asked=variant) if isinstance(made, Obtained) else made
 
 
 def _compile(
-    jobs: Sequence[Job], context: Context, keep: Callable[[Bundle, str, Notes], Obtained]
+    jobs: Sequence[Job],
+    context: Context,
+    keep: Callable[[Bundle, str, Notes], Obtained],
+    interlude: Interlude | None = None,
 ) -> Iterator[tuple[Job, Obtained | PerfcliError]]:
     requests, notes = [job.request for job in jobs], context.notes
     stored: list[Obtained] = []
@@ -228,7 +241,13 @@ def _compile(
         with (
             Worktrees() as worktrees,
             watch(_name_requests(requests), notes) as progress,
-            closing(worktrees.compile(context.start_executor(), requests, progress)) as arriving,
+            closing(
+                worktrees.compile(
+                    context.start_executor(interlude and _hide(interlude, progress)),
+                    requests,
+                    progress,
+                )
+            ) as arriving,
         ):
             for number, bundle in arriving:
                 if isinstance(bundle, PerfcliError):
@@ -240,6 +259,16 @@ def _compile(
                 yield jobs[number], replace(made, compiled=True)
     except KeyboardInterrupt as error:
         raise Interrupted(f"interrupted; {_describe_kept(stored)}") from error
+
+
+def _hide(interlude: Interlude, progress: LiveDisplay) -> Interlude:
+    """Return the interlude without the progress of what waits for it."""
+
+    def run() -> None:
+        progress.hide()
+        interlude.run()
+
+    return replace(interlude, run=run)
 
 
 def _name_requests(requests: Sequence[CompileRequest]) -> list[str]:
@@ -255,9 +284,10 @@ def _name_requests(requests: Sequence[CompileRequest]) -> list[str]:
     return [" ".join(filter(None, words)) for words in zip(*differing, strict=True)]
 
 
-def keep_run(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
-    """Name the run and store it, where the store can be written."""
-    bundle = _name_run(bundle, fingerprint)
+def keep_run(bundle: Bundle, fingerprint: str, notes: Notes, id_: str = "") -> Obtained:
+    """Name the run and store it, where the store can be written. ``id_``: its id, where that is
+    known already."""
+    bundle = _name_run(bundle, fingerprint, id_)
     try:
         return Obtained(bundle.run, store.save(bundle))
     except PerfcliError as error:
@@ -265,17 +295,17 @@ def keep_run(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
         return Obtained(bundle.run, None, bundle)
 
 
-def _pass_on(bundle: Bundle, fingerprint: str, _notes: Notes) -> Obtained:
+def _pass_on(bundle: Bundle, fingerprint: str, _notes: Notes, id_: str = "") -> Obtained:
     """Name the run, and never store it."""
-    bundle = _name_run(bundle, fingerprint)
+    bundle = _name_run(bundle, fingerprint, id_)
     return Obtained(bundle.run, None, bundle)
 
 
-def _name_run(bundle: Bundle, fingerprint: str) -> Bundle:
+def _name_run(bundle: Bundle, fingerprint: str, id_: str = "") -> Bundle:
     now = datetime.now(UTC)
     run = replace(
         bundle.run,
-        id=store.new_id(now),
+        id=id_ or store.new_id(now),
         created=now.isoformat().replace("+00:00", "Z"),
         fingerprint=fingerprint,
         estimated_with=name_estimator(bundle.run) if bundle.run.weighed else "",

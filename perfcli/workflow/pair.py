@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -28,9 +28,11 @@ from perfcli.options.performance import acts_on_running
 from perfcli.stats.timing import derive
 from perfcli.stats.traced import derive_traced
 from perfcli.storing import timings
+from perfcli.worker.roles import Interlude
 from perfcli.workflow import bench
 from perfcli.workflow.adoption import adopt
 from perfcli.workflow.context import Context
+from perfcli.workflow.early import EarlyRounds
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import (
     Obtained,
@@ -167,20 +169,24 @@ def compile_pair(
         jobs = [replace(job, request=replace(job.request, measured=True)) for job in jobs]
     with ExitStack() as ahead:
         place: bench.Bench | None = None
+        early: EarlyRounds | None = None
 
-        def start_ahead() -> None:
-            nonlocal place
+        def start_ahead(ids: Mapping[str, str]) -> Interlude | None:
+            nonlocal place, early
             if setting is not None:
                 place = bench.open_ahead(setting, jobs, context)
-            if place is not None:
-                ahead.callback(place.close)
+            if place is None or setting is None:
+                return None
+            ahead.callback(place.close)
+            early = EarlyRounds(place, setting, jobs, context, ids)
+            return Interlude(early.is_due, early.run)
 
         base, head = obtain(jobs, context, begin=start_ahead)
         warn_of_oversights(head.run, context.notes)
         with context.phase("compare"):
             comparison = gather_evidence(base.run, head.run, allow, _list_typed(sides))
         if setting is not None:
-            comparison = measure_times(comparison, setting, jobs, context, place)
+            comparison = measure_times(comparison, setting, jobs, context, place, early)
     return Pair(base, head, comparison)
 
 
@@ -227,10 +233,11 @@ def measure_times(
     jobs: Sequence[Job],
     context: Context,
     place: bench.Bench | None = None,
+    early: EarlyRounds | None = None,
 ) -> Comparison:
     """Return the comparison with its times, measured now, or with what is wrong with a side's
     results; as it is, after a word why, where there is nothing to measure. ``place`` has workers
-    that are on their way already."""
+    that are on their way already; ``early`` may have measured."""
     if reason := why_not(jobs, setting):
         setting.asked.refuse(reason)
         context.notes.warn(f"not measured: {reason}")
@@ -239,7 +246,10 @@ def measure_times(
         context.notes.say("same code on both sides: nothing to measure")
         return comparison
     try:
-        measured = bench.measure(comparison, setting, jobs, context, place)
+        measured = early.result() if early else None
+        base, head = comparison.base, comparison.head
+        subject = bench.Subject(head.scenario, head.params, base.id, head.id)
+        measured = measured or bench.measure(subject, setting, jobs, context, place)
     except WrongResult as error:
         return replace(comparison, wrong=_wrong_results(error))
     return _add_times(comparison, measured, setting.asked.clocks or "both")

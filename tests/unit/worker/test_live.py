@@ -306,3 +306,29 @@ def test_an_interpreter_that_is_not_there(tmp_path: Path, temporary: Path) -> No
         Starter(tmp_path)(MeasureRequest(compiled, "base", 1), lambda _: None)
     assert list(temporary.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_worker_is_asked_whether_it_is_ready_without_waiting(start: Start) -> None:
+    body = """
+asked()
+send(type="progress", phase="trace")
+ready()
+asked()
+"""
+    worker = start(body)
+    assert not worker.is_prepared()
+    worker._open().send(b"{}\n")
+    began = time.monotonic()
+    while not worker.is_prepared():
+        assert time.monotonic() - began < 30
+    assert worker.prepare() == worker.prepare()
+
+
+def test_an_error_is_ready_and_raised_each_time(start: Start) -> None:
+    worker = start("""send(type="error", kind="WrongResult", message="off", detail="")""")
+    began = time.monotonic()
+    while not worker.is_prepared():
+        assert time.monotonic() - began < 30
+    for _ in range(2):
+        with pytest.raises(WrongResult, match="off"):
+            worker.prepare()

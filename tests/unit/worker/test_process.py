@@ -9,6 +9,7 @@ import select
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -26,7 +27,7 @@ from perfcli.worker.channel import LOG_TAIL_LINES
 from perfcli.worker.needs import Needs
 from perfcli.worker.process import ProcessExecutor, worker_environment
 from perfcli.worker.protocol import ERROR_KINDS
-from perfcli.worker.roles import Progress
+from perfcli.worker.roles import Interlude, Progress
 
 HEAD = f"""#!{sys.executable} -SE
 import json, os, signal, sys, threading
@@ -503,3 +504,53 @@ def test_an_interpreter_that_cannot_be_run(tmp_path: Path, temporary: Path) -> N
 def test_a_program_that_is_no_python(temporary: Path) -> None:
     request = CompileRequest("s", {}, None, Variant("v", python="/bin/false"), "cpu", None)
     assert str(failure(request)) == "the worker ended with exit code 1 and no reply while starting"
+
+
+# --- what is done meanwhile --------------------------------------------------------------------
+
+WAITS = """
+child = os.fork()
+if child == 0:
+    sleep()
+with open(request["params"]["pids"] + "~", "w") as opened:
+    opened.write(f"{os.getpid()} {child}")
+os.rename(request["params"]["pids"] + "~", request["params"]["pids"])
+while not os.path.exists(request["params"]["go"]):
+    threading.Event().wait(0.01)
+send(ERROR)
+"""
+
+
+def state(process: str) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_what_compiles_waits_for_an_interlude(request_for: Request, tmp_path: Path) -> None:
+    """The worker and its child are stopped in it and go on behind it; its time is not theirs."""
+    pids, go = tmp_path / "pids", tmp_path / "go"
+    asked: list[str] = []
+
+    def run() -> None:
+        asked.append("run")
+        go.touch()  # which nobody sees yet
+        processes = pids.read_text().split()
+        began = time.monotonic()
+        while {state(each) for each in processes} != {"T"}:
+            assert time.monotonic() - began < 10, "somebody goes on"
+        while time.monotonic() - began < 1.5:
+            assert {state(each) for each in processes} == {"T"}
+
+    request = request_for(f"ERROR = {ERROR!r}\n{WAITS}", pids=str(pids), go=str(go))
+    executor = ProcessExecutor(2.0, interlude=Interlude(pids.exists, run))
+    ((_, made),) = executor.compile([request], lambda _: None)
+    assert str(made) == "done"
+    assert asked == ["run"]
+
+
+def test_none_is_held_where_something_would_begin_in_it(
+    request_for: Request, tmp_path: Path
+) -> None:
+    request = replace(request_for(f"send({ERROR!r})"), jobs=1)
+    interlude = Interlude(lambda: True, lambda: pytest.fail("it was held"))
+    executor = ProcessExecutor(30, interlude=interlude)
+    assert len(list(executor.compile([request, request], lambda _: None))) == 2

@@ -45,6 +45,9 @@ class Worker:
     def __init__(self, request: MeasureRequest, told: Any) -> None:
         self.request, self.told, self.closed = request, told, False
 
+    def is_prepared(self) -> bool:
+        return False
+
     def prepare(self) -> Prepared:
         self.told("trace")
         raise NotImplementedError
