@@ -120,16 +120,17 @@ def prepare(
     turnstile = turnstile or Turnstile("", lambda: None)
     capture = Capture()
     compiling = ExitStack()
-    if asked.device == "cuda" and importlib.util.find_spec("triton") is not None:
-        compiling.enter_context(_compile_ahead(asked, capture))
-    _use_device(request)
-    if request.rank is not None:
-        ranks.join_group(request)
     tracing.generate_here()
     cpp_cache.keep_cpp_work(asked.cache_dir)
     if asked.device == "cuda":
         key_caches_by_version()  # as where its kernels were compiled for the report
     tracing.set_options(asked.variant.options)
+    if asked.device == "cuda" and importlib.util.find_spec("triton") is not None:
+        # With the options, and before there is a device that a fork could not use.
+        compiling.enter_context(_compile_ahead(asked, capture))
+    _use_device(request)
+    if request.rank is not None:
+        ranks.join_group(request)
     with translate_out_of_memory(request.side, asked), compiling:
         # The same weights and inputs on both sides, whatever was drawn before.
         torch.manual_seed(request.seed)
