@@ -70,6 +70,7 @@ def _stand_in(target: Target) -> None:
     """Make launches compile and go no further: for good, in a process of the pool."""
     from triton.runtime.jit import JITFunction
 
+    from perfcli.compile.binaries.ahead import build_launcher
     from perfcli.compile.stand_in.device import install_triton_driver
 
     install_triton_driver(target)
@@ -77,19 +78,10 @@ def _stand_in(target: Target) -> None:
 
     def warm_up(self: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:
         kernel = run(self, *args, grid=grid, warmup=True, **named)
-        _build_launcher(kernel)
+        build_launcher(kernel)
         return kernel
 
     JITFunction.run = warm_up
-
-
-def _build_launcher(kernel: Any) -> None:
-    """Have the launcher's C module compiled: Triton 3.6 needs one for each signature; later
-    versions do not, and without a driver library there is nothing to link it to."""
-    with contextlib.suppress(Exception):
-        from triton.backends.nvidia.driver import CudaLauncher
-
-        CudaLauncher(kernel.src, kernel.metadata)
 
 
 def _compile(family: str, group: Group) -> None:

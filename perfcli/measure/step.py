@@ -127,7 +127,7 @@ def prepare(
     tracing.set_options(asked.variant.options)
     if asked.device == "cuda" and importlib.util.find_spec("triton") is not None:
         # With the options, and before there is a device that a fork could not use.
-        compiling.enter_context(_compile_ahead(asked, capture))
+        compiling.enter_context(_compile_ahead(asked, capture, phases))
     _use_device(request)
     if request.rank is not None:
         ranks.join_group(request)
@@ -157,7 +157,7 @@ def prepare(
 
 
 @contextmanager
-def _compile_ahead(asked: CompileRequest, capture: Capture) -> Iterator[None]:
+def _compile_ahead(asked: CompileRequest, capture: Capture, phases: Phases) -> Iterator[None]:
     """Have other processes compile the kernels that are captured in the block."""
     from perfcli.compile.binaries.ahead import BinariesAhead
 
@@ -169,6 +169,7 @@ def _compile_ahead(asked: CompileRequest, capture: Capture) -> Iterator[None]:
             yield
     finally:
         ahead.close()
+        phases.add("waiting for kernels that are compiled ahead", ahead.waited)
 
 
 def _pin(cpus: Iterable[int]) -> None:

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import multiprocessing
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
@@ -24,12 +25,18 @@ from perfcli.compile.capture.definition import Definition
 from perfcli.compile.stand_in.device import install_triton_driver
 from perfcli.model import Target
 
+_LAUNCHERS = ("use_static_cuda_launcher", "use_static_triton_launcher")
+_LAUNCHED_BY_INDUCTOR = ("StaticTritonCompileResult",)
+"""What Inductor launches itself, without Triton's launcher (torch 2.11 to 2.13)."""
+
 
 class BinariesAhead:
     """Holds ``jobs`` processes, which are forked when it is made: before a device is used. Their
     failures are left to who loads a kernel, and then compiles it."""
 
     def __init__(self, jobs: int, target: Target) -> None:
+        self.waited = 0.0
+        """Seconds for which a kernel that was to be loaded was not compiled yet."""
         self._target = target
         self._begun: dict[str, tuple[Definition, Future[bool]]] = {}
         context = multiprocessing.get_context("fork")
@@ -52,7 +59,11 @@ class BinariesAhead:
 
         @functools.wraps(original)
         def triton(its: Any, name: str, source: str, *rest: Any, **options: Any) -> Any:
-            self._wait(source.strip())
+            # Where its function begins in the file is part of what Triton finds a binary by.
+            source = source.strip()
+            began = time.monotonic()
+            self._wait(source)
+            self.waited += time.monotonic() - began
             return original(its, name, source, *rest, **options)
 
         AsyncCompile.triton = triton
@@ -74,8 +85,13 @@ class BinariesAhead:
 
 
 def _prepare(target: Target) -> None:
+    from torch._inductor import config
+
     install_triton_driver(target)  # that of the device would be asked whether there is one
+    launchers = {name: getattr(config, name) for name in _LAUNCHERS if name in config._config}
     prepare_process(lambda text: None)
+    for name, value in launchers.items():
+        setattr(config, name, value)
 
 
 def _compile(definition: Definition, target: Target, waits: bool) -> bool:
@@ -89,5 +105,16 @@ def _compile(definition: Definition, target: Target, waits: bool) -> bool:
             fcntl.flock(claim, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         except BlockingIOError:
             return False
-        keep_binaries(definition, target)
+        for result in keep_binaries(definition, target):
+            if type(result).__name__ not in _LAUNCHED_BY_INDUCTOR:
+                build_launcher(result.kernel)
     return True
+
+
+def build_launcher(kernel: Any) -> None:
+    """Have the launcher's C module compiled: Triton 3.6 needs one for each signature; later
+    versions do not, and without a driver library there is nothing to link it to."""
+    with suppress(Exception):
+        from triton.backends.nvidia.driver import CudaLauncher
+
+        CudaLauncher(kernel.src, kernel.metadata)

@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -102,11 +102,15 @@ def compile_kernels(
     return [found[number] for number in range(len(definitions))]
 
 
-def keep_binaries(definition: Definition, target: Target) -> None:
-    """Have Triton's cache hold the binaries of a kernel whose facts are known, for who loads
-    them."""
-    with suppress(Exception):  # who loads them says what is wrong
-        _load(definition, target).tuner.precompile(warm_cache_only=True)
+def keep_binaries(definition: Definition, target: Target) -> Sequence[Any]:
+    """Have Triton's cache hold the binaries of a kernel, for who loads them. Return what Inductor
+    made of it; nothing where that fails."""
+    try:
+        tuner = _load(definition, target).tuner
+        tuner.precompile(warm_cache_only=True)
+        return list(tuner.compile_results)
+    except Exception:  # who loads them says what is wrong
+        return ()
 
 
 _Steps: TypeAlias = "Generator[list[Binary], list[BinaryFacts] | None, Compiled]"
