@@ -1,14 +1,16 @@
 """Times softmax's family at widths drawn at random, and linear-cross-entropy, on a GPU.
 
     python bench/widths.py OUT.json [--seconds 220] [--draws 60] [--seed 7] [--workers 12]
-                                    [--part widths|ways|linear] [--list]
+                                    [--part widths|ways|linear] [--peers 10] [--list]
 
 Widths are log-uniform from 512 to 262144, every second one a multiple of 8, with rows that make 256
 MiB; the shapes of ``SHAPES`` are among them. ``widths`` times the planned launches and a copy of as
-many bytes, ``ways`` also all other variants, other settings of the planner, and Inductor. First,
-processes at the same time compile everything and hold it against float64; then it is timed alone.
-``linear`` times linear-cross-entropy and its peers. ``--list`` prints the problems and their plans,
-and needs no GPU.
+many bytes, and at every tenth draw (``--peers``; 0: at none) also Inductor with and without
+max-autotune, Liger and QuACK; ``ways`` also all other variants, other numbers of threads that keep
+a row, and other settings of the planner. First, processes at the same time compile everything and
+hold it against float64; then it is timed alone, and summed up. ``linear`` times
+linear-cross-entropy and its peers. ``--list`` prints the problems and their plans, and needs no
+GPU.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 from perfcli.errors import PerfcliError  # noqa: E402
-from perfcli.handwritten import benching  # noqa: E402
+from perfcli.handwritten import benching, contenders, peers  # noqa: E402
 from perfcli.loading import registry  # noqa: E402
 from perfcli.machine import targets  # noqa: E402
 from perfcli.model import LaunchPlan, Problem, Target  # noqa: E402
@@ -61,15 +64,17 @@ SHAPES = (
     ("cross-entropy-backward", 8192, 128256, "bfloat16"),
 )
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "bytes under way / 2": {"LATENCY": planner.LATENCY / 2},
-    "bytes under way × 2": {"LATENCY": planner.LATENCY * 2},
     "2 streamed blocks": {"STREAM_BLOCKS": 2},
     "4 streamed blocks": {"STREAM_BLOCKS": 4},
     "parts as long as can be": {"STEP_TILES": 1e6},
-    "1 tile a chunk": {"CHUNK_TILES": 1},
-    "4 tiles a chunk": {"CHUNK_TILES": 4},
-    "8 warps a part": {"STREAM_WARPS": 8, "STREAM_BLOCKS": 2},
+    "one row a block": {"SHARING_THREADS": 32},
+    "256 threads a block": {"SHARING_THREADS": 256},
+    "2 vectors a part": {"LOSS_TILES": 2},
+    "8 vectors a part": {"LOSS_TILES": 8},
 }
+THREADS = (32, 64, 128, 256, 512, 1024)
+OTHERS = ("liger", "quack", *contenders.MODES)
+"""The contenders that are not ours."""
 
 
 def draw_problems(draws: int, seed: int) -> list[Problem]:
@@ -93,36 +98,52 @@ def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, Launc
     found = {"ours": FAMILY.plan(problem, target, None)}
     if not others:
         return found
-    wanted: list[tuple[str, Mapping[str, Any], str | None]] = [
-        (variant.name, {}, variant.name)
-        for variant in FAMILY.variants
-        if variant.name != "three-pass" and problem.operation in variant.operations
-    ]
-    if (kept := found["ours"].variant) in ("tiled", "streamed", "cooperative", "split"):
-        wanted += [(name, changed, kept) for name, changed in SETTINGS.items()]
-    for name, changed, variant in wanted:
-        before = {key: getattr(planner, key) for key in changed}
+    asked: dict[str, Callable[[], LaunchPlan]] = {
+        f"{threads} threads": partial(_kept_by, problem, target, threads) for threads in THREADS
+    }
+    for variant in FAMILY.variants:
+        if variant.name != "three-pass" and problem.operation in variant.operations:
+            asked[variant.name] = partial(FAMILY.plan, problem, target, variant.name)
+    for name, changed in SETTINGS.items():
+        asked[name] = partial(_with_settings, problem, target, changed)
+    for name, plan_it in asked.items():
         try:
-            for key, value in changed.items():
-                setattr(planner, key, value)
-            plan = FAMILY.plan(problem, target, variant)
+            plan = plan_it()
         except PerfcliError:
             continue
-        finally:
-            for key, value in before.items():
-                setattr(planner, key, value)
         if not plan.instead_of and all(plan.launches != each.launches for each in found.values()):
             found[name] = plan
     return found
 
 
-def time_one(problem: Problem, others: bool, rounds: int, seed: int) -> dict[str, Any]:
+def _kept_by(problem: Problem, target: Target, threads: int) -> LaunchPlan:
+    choice = planner.keep_rows(problem, target, threads)
+    if not 2 <= choice.tiles <= 16 or problem.operation == "cross-entropy-backward":
+        raise PerfcliError("too few vectors of each thread, or too many")
+    plan: LaunchPlan = planner.plan_of(problem, choice)
+    return plan
+
+
+def _with_settings(problem: Problem, target: Target, changed: Mapping[str, Any]) -> LaunchPlan:
+    before = {key: getattr(planner, key) for key in changed}
+    try:
+        for key, value in changed.items():
+            setattr(planner, key, value)
+        return FAMILY.plan(problem, target, None)
+    finally:
+        for key, value in before.items():
+            setattr(planner, key, value)
+
+
+def time_one(
+    problem: Problem, others: bool, against: Sequence[str], rounds: int, seed: int
+) -> dict[str, Any]:
     """Return the seconds of every way, and what is wrong with it."""
     ways = plan_ways(problem, targets.this_gpu(), others)
-    contenders = [Contender(name, plan) for name, plan in ways.items()]
-    contenders += [Contender(name) for name in (("copy", "inductor") if others else ("copy",))]
+    able = [n for n in against if n not in peers.NAMES or peers.has_operation(n, problem.operation)]
+    timed = [Contender("copy"), *(Contender(name, plan) for name, plan in ways.items())]
     moved = FAMILY.moved_bytes(problem)
-    ask = BenchAsk(problem, moved, tuple(contenders), rounds, 2.0)
+    ask = BenchAsk(problem, moved, (*timed, *map(Contender, able)), rounds, 2.0)
     found = _bench(seed).bench(ask, lambda _: None)
     return {
         "operation": problem.operation,
@@ -153,20 +174,22 @@ def _bench(seed: int) -> Any:
     return _KEPT[seed]
 
 
-def prepare_one(number: int, problem: Problem, others: bool, seed: int) -> int:
-    time_one(problem, others, 1, seed)
+def prepare_one(
+    number: int, problem: Problem, others: bool, against: Sequence[str], seed: int
+) -> int:
+    time_one(problem, others, against, 1, seed)
     return number
 
 
 def prepare_all(
-    problems: list[Problem], others: bool, seed: int, workers: int, until: float
+    problems: list[Problem], others: bool, every: int, seed: int, workers: int, until: float
 ) -> set[int]:
     """Return the numbers of the problems that were launched once: all of it is compiled then."""
     context = multiprocessing.get_context("spawn")
     found = set()
     with ProcessPoolExecutor(workers, context) as pool:
         waiting = [
-            pool.submit(prepare_one, number, each, others, seed)
+            pool.submit(prepare_one, number, each, others, rivals_of(number, every), seed)
             for number, each in enumerate(problems)
         ]
         try:
@@ -198,23 +221,54 @@ def describe(found: Mapping[str, Any]) -> str:
     text = f"{where} {100 * copy / times['ours']:5.1f} % {found['planned']:11}"
     if best != "ours":
         text += f" best {100 * copy / times[best]:5.1f} % {best}"
-    if "inductor" in times:
-        text += f" · inductor {100 * copy / times['inductor']:5.1f} %"
+    for name in OTHERS:
+        if name in times:
+            text += f" · {name} {100 * copy / times[name]:5.1f} %"
     return text + (f" · WRONG {wrong}" if wrong else "")
 
 
+def sum_up(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield lines: percent of the copy of each operation, median and worst, and how often no other
+    is faster."""
+    for name in (*FAMILY.operations, "forward", "backward"):
+        percents, even = [], []
+        for each in found:
+            backward = each["operation"].endswith("backward")
+            if name not in (each["operation"], "backward" if backward else "forward"):
+                continue
+            seconds = {n: w["seconds"] for n, w in each["ways"].items() if w["seconds"]}
+            times = {n: statistics.median(taken) for n, taken in seconds.items()}
+            if "ours" in times and "copy" in times:
+                percents.append(100 * times["copy"] / times["ours"])
+                rivals = [times[n] for n in OTHERS if n in times]
+                even += [times["ours"] <= 1.01 * min(rivals)] if rivals else []
+        if percents:
+            yield (
+                f"{name:22} {len(percents):4} problems, median {statistics.median(percents):5.1f} "
+                f"%, worst {min(percents):5.1f} %; as fast as all others within 1 % in "
+                f"{sum(even)} of {len(even)}"
+            )
+
+
+def rivals_of(number: int, every: int) -> tuple[str, ...]:
+    """Return whom a problem is timed against: six in a row, which are all operations, at every so
+    many sixes."""
+    return OTHERS if every and number // 6 % every == 0 else ()
+
+
 def measure_widths(
-    problems: list[Problem], others: bool, seed: int, workers: int, end: float
+    problems: list[Problem], others: bool, every: int, seed: int, workers: int, end: float
 ) -> Iterator[dict[str, Any]]:
     started = time.monotonic()
-    prepared = prepare_all(problems, others, seed, workers, started + 0.6 * (end - started))
+    until = started + 0.6 * (end - started)
+    prepared = prepare_all(problems, others, every, seed, workers, until)
     for number, problem in enumerate(problems):
         if number not in prepared:
             continue
         if time.monotonic() > end:
             break
         try:
-            yield time_one(problem, others, 12, seed)
+            yield time_one(problem, others, rivals_of(number, every), 12, seed)
         except Exception as error:
             sys.stdout.write(f"{problem}: {type(error).__name__}: {str(error)[:200]}\n")
 
@@ -359,6 +413,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--workers", type=int, default=12)
     parser.add_argument("--part", choices=("widths", "ways", "linear"), default="widths")
+    parser.add_argument("--peers", type=int, default=10)
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
     problems = draw_problems(given.draws, given.seed)
@@ -373,13 +428,16 @@ def main() -> int:
     if given.part == "linear":
         timed = measure_linears(end)
     else:
-        timed = measure_widths(problems, others, given.seed, given.workers, end)
+        every = given.peers
+        timed = measure_widths(problems, others, every, given.seed, given.workers, end)
     found = []
     for each in timed:
         found.append(each)
         sys.stdout.write(f"{describe(each) if 'ways' in each else describe_linear(each)}\n")
         sys.stdout.flush()
         given.out.write_text(json.dumps(found))
+    if given.part != "linear":
+        sys.stdout.writelines(f"{line}\n" for line in sum_up(found))
     return 0
 
 

@@ -53,8 +53,6 @@ SHARING_THREADS = 128
 them too slowly."""
 LOSS_TILES, LOSS_THREADS = 4, 128
 """Vectors and threads of a part of the gradient of cross-entropy."""
-PADDING = 17 / 16
-"""The longest a padded row may be that is one tile of a power of two, relative to the row."""
 L2_SHARE = {1: 0.28, 2: 0.56}
 """The share of L2 that rows under way, one per multiprocessor, may take where they are read again,
 by the number of inputs: 98.6 and 96.7 % of a copy at rows of 64 and 128 KiB (H200: 0.14 and 0.28)
@@ -73,8 +71,6 @@ STEP_TILES = 1.0
 """What a part costs beyond its tiles, in tiles: telling, and waiting."""
 CHUNK_TILES = 2
 """Tiles of a chunk of `split`, at most, unless there would be too many chunks."""
-LOSS_WAVES = 4
-"""Rows per resident block from which rows of cross-entropy need not be split among blocks."""
 
 
 def choose(problem: Problem, target: Target, variant: str) -> Choice:

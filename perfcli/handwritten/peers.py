@@ -1,7 +1,7 @@
 """Launches kernels of other projects for the same problems, where they are installed.
 
-Seen with liger-kernel 0.8.5 and quack-kernels 0.6.5. Forward operations only: their backward
-functions take what their own forward saved.
+Seen with liger-kernel 0.8.5 and quack-kernels 0.6.5. Where a backward function takes what a forward
+of its own saved, it is not here; nor is Liger's cross-entropy, whose forward overwrites the logits.
 """
 
 from __future__ import annotations
@@ -54,6 +54,22 @@ def _quack_softmax(_problem: Problem, tensors: Tensors) -> Callable[[], Any]:
     return lambda: softmax(tensors["x"])
 
 
+def _quack_softmax_backward(_problem: Problem, tensors: Tensors) -> Callable[[], Any]:
+    backward = importlib.import_module("quack.softmax").softmax_bwd
+    return lambda: backward(tensors["dy"], tensors["y"])
+
+
+def _quack_cross_entropy(_problem: Problem, tensors: Tensors) -> Callable[[], Any]:
+    forward = importlib.import_module("quack.cross_entropy").cross_entropy_fwd
+    return lambda: forward(tensors["x"], tensors["target"], return_lse=True)
+
+
+def _quack_cross_entropy_backward(_problem: Problem, tensors: Tensors) -> Callable[[], Any]:
+    backward = importlib.import_module("quack.cross_entropy").cross_entropy_bwd
+    saved = [tensors[name] for name in ("x", "target", "dloss", "lse")]
+    return lambda: backward(*saved)
+
+
 def _liger_rmsnorm(problem: Problem, tensors: Tensors) -> Callable[[], Any]:
     apply = importlib.import_module("liger_kernel.ops.rms_norm").LigerRMSNormFunction.apply
     eps = _eps(problem)
@@ -75,6 +91,9 @@ def _eps(problem: Problem) -> float:
 _PEERS: Mapping[tuple[str, str], Peer] = {
     ("liger", "softmax"): _liger_softmax,
     ("quack", "softmax"): _quack_softmax,
+    ("quack", "softmax-backward"): _quack_softmax_backward,
+    ("quack", "cross-entropy"): _quack_cross_entropy,
+    ("quack", "cross-entropy-backward"): _quack_cross_entropy_backward,
     ("liger", "rmsnorm"): _liger_rmsnorm,
     ("quack", "rmsnorm"): _quack_rmsnorm,
 }
