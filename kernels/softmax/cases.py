@@ -39,6 +39,7 @@ _MASKS: tuple[Data, ...] = (
     "nan",
     "infinite",
     "minus-infinity-masked",
+    "lowest-masked",
     "signed-zero",
     "constant",
     "large",

@@ -89,8 +89,10 @@ def _cross_entropy(t: Tensors) -> dict[str, Tensor]:
     counts = target != IGNORED
     lse = torch.logsumexp(x, -1)
     lse = torch.where((x == float("inf")).any(-1), float("nan"), lse)
-    logit = x.gather(1, torch.where(counts, target, 0)[:, None])[:, 0]
-    return {"loss": torch.where(counts, lse - logit, 0.0), "lse": lse}
+    above = _above(x)  # of the lowest numbers, lse and logit would be the same
+    logit = above.gather(1, torch.where(counts, target, 0)[:, None])[:, 0]
+    loss = above.exp_().sum(-1).log_() - logit
+    return {"loss": torch.where(counts, loss, 0.0), "lse": lse}
 
 
 def _softmax_backward(t: Tensors) -> dict[str, Tensor]:

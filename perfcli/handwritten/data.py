@@ -69,16 +69,23 @@ def _infinite(x: Any) -> Any:
     return x
 
 
-def _mask(x: Any) -> Any:
-    """Return values as a causal mask leaves them: row *i* has some values in front, then −∞; every
-    fourth row is −∞ throughout."""
+def _mask(x: Any, hidden_value: float = -float("inf")) -> Any:
+    """Return values as a causal mask leaves them: row *i* has some values in front, then −∞, or
+    another value; every fourth row has that throughout."""
     import torch
 
     rows, columns = x.shape
     kept = torch.arange(rows, device=x.device) * max(columns, 1) // max(rows, 1) + 1
     kept[::4] = 0
     hidden = torch.arange(columns, device=x.device)[None, :] >= kept[:, None]
-    return x.masked_fill_(hidden, -float("inf"))
+    return x.masked_fill_(hidden, hidden_value)
+
+
+def _mask_lowest(x: Any) -> Any:
+    """Return masked values as models have them that add the dtype's lowest number."""
+    import torch
+
+    return _mask(x, torch.finfo(x.dtype).min)
 
 
 def _signed_zero(x: Any) -> Any:
@@ -93,6 +100,7 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = {
     "nan": _nan,
     "infinite": _infinite,
     "minus-infinity-masked": _mask,
+    "lowest-masked": _mask_lowest,
     "signed-zero": _signed_zero,
     "constant": lambda x: x.fill_(0.5),
 }

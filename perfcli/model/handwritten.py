@@ -15,7 +15,14 @@ from perfcli.model.values import Scalar
 from perfcli.model.workload import Problem, Target
 
 Data = Literal[
-    "normal", "large", "nan", "infinite", "minus-infinity-masked", "signed-zero", "constant"
+    "normal",
+    "large",
+    "nan",
+    "infinite",
+    "minus-infinity-masked",
+    "lowest-masked",
+    "signed-zero",
+    "constant",
 ]
 Layout = Literal["contiguous", "padded-rows", "transposed", "misaligned"]
 

@@ -53,6 +53,16 @@ LINES: list[Line] = [
     # 18 parts, the last not whole, the second row not aligned.
     line("log-softmax", 2, 9001, SINGLE, "streamed"),
     line("log-softmax", 2, 17000, "float16", "streamed", "minus-infinity-masked", 17008),
+    # A warp keeps a row: several rows in a block, the last one not whole.
+    line("log-softmax", 7, 646, "float16", "tiled"),
+    line("cross-entropy", 7, 646, "float16", "tiled"),
+    line("softmax-backward", 6, 515, SINGLE, "tiled"),
+    line("cross-entropy-backward", 7, 513, "float16", "tiled"),
+    line("cross-entropy-backward", 3, 9001, SINGLE, "tiled", "nan"),
+    line("softmax", 4, 1501, HALF, "tiled", "lowest-masked"),
+    line("log-softmax", 5, 9001, "float16", "streamed", "lowest-masked"),
+    line("cross-entropy", 3, 9001, SINGLE, "cooperative", "minus-infinity-masked"),
+    line("cross-entropy", 4, 17001, HALF, "cooperative", "large"),
     line("softmax", 2, 50257),
     line("softmax", 1, 131072),
     line("softmax", 37, 192, HALF, None, "signed-zero"),
