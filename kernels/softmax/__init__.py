@@ -27,9 +27,10 @@ Variants, by how often a row is read:
     cached       once: the row, or several short ones, stay in registers
     tiled        once: the same of rows of any width, in tiles of which the last is masked
     cooperative  once: each of a row's blocks keeps a part in registers, and they tell one another
-                 the statistics; of cross-entropy, the last to tell adds them up
+                 the statistics
     streamed     once: the same, by blocks that load their next part while they wait for the others
-    split        twice, by many blocks: partial (maximum, sum) per chunk, combined in a fixed order
+    split        twice, by many blocks: partial (maximum, sum) per chunk, combined in a fixed order;
+                 once of cross-entropy, which writes no row
 
 Rows of −∞ give NaN, as in torch. Nothing is added with atomics: the same inputs give the same bits.
 The kernels are in ``looped``, ``cached``, ``tiled``, ``shared``, ``split`` and ``backward``;

@@ -179,8 +179,8 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         PerfcliError: tensors of another shape, dtype or layout than the plan's.
     """
     _check_tensors(problem, tensors)
-    keeps = plan.launches if plan.variant in ("tiled", *TELLING) else ()
-    if any(not each.constants["PEEL"] for each in keeps):
+    in_words = (each.constants for each in plan.launches if "FULL" in each.constants)
+    if any(not constants["PEEL"] for constants in in_words):
         tensors = {n: _at_a_vector(t) if n in ("x", "y", "dy") else t for n, t in tensors.items()}
     main = tensors["dy"] if "dy" in tensors else tensors["x"]
     outputs = _outputs_of(problem, main)
@@ -249,12 +249,12 @@ def _workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str,
     chunks = -(-problem.columns // int(str(main.constants["CHUNK"])))
     if plan.variant in TELLING:
         items = problem.rows * chunks
-        counters = problem.rows if problem.operation == LOSS else 0
-        words = like.new_zeros(items + counters, dtype=torch.int64)
+        words = like.new_zeros(items, dtype=torch.int64)
         return {"items": items, "chunks": chunks, "words_ptr": words}
     names = ("sums_ptr",) if problem.operation in BACKWARD else ("peaks_ptr", "totals_ptr")
     room = statistics(like, len(names), problem.rows * (chunks + 1))
-    return {"chunks": chunks, **dict(zip(names, room, strict=True))}
+    given = dict(zip(names, room, strict=True))
+    return {"items": problem.rows * chunks, "chunks": chunks, **given}
 
 
 def statistics(like: Tensor, arrays: int, count: int) -> Tensor:

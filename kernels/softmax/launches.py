@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from perfcli.model import KernelLaunch, Problem, Scalar
 
@@ -72,6 +73,8 @@ def _three_pass(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
 
 
 def split(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    if problem.operation == LOSS:
+        return _split_loss(problem, choice)
     chunks = _chunks_of(problem, choice)
     grid = (problem.rows, chunks, 1)
     walk = {**_walk_constants(problem, choice), "CHUNK": choice.chunk}
@@ -85,14 +88,6 @@ def split(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         {**element, **partial, "columns": "i32", "x_stride": "i32"},
         {**walk, "KEEP": choice.keep},
     )
-    if problem.operation == LOSS:
-        outputs = {"loss_ptr": "*fp32", "lse_ptr": "*fp32"}
-        arguments = {**element, "target_ptr": "*i64", **partial, **outputs}
-        arguments |= {"columns": "i32", "chunks": "i32", "x_stride": "i32", "ignored": "i32"}
-        last = launch(
-            problem, choice, "split_loss", (problem.rows, 1, 1), arguments, {"PARTS": parts(chunks)}
-        )
-        return first, last
     combined = chunks > PARTS_PER_BLOCK
     sizes = {"columns": "i32", "chunks": "i32", "x_stride": "i32", "y_stride": "i32"}
     arguments = {**element, "y_ptr": pointer(problem), **partial, **sizes}
@@ -111,6 +106,7 @@ def _combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaun
     return (step,) if wanted else ()
 
 
+PARTS_PER_WARP = 128
 PATIENCE = 4096
 """Looks of a block at what others owe it, some milliseconds, before it takes over their work."""
 
@@ -143,9 +139,7 @@ def tiled(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     constants |= _logarithm(problem)
     if problem.operation in BACKWARD:
         return (launch(problem, choice, "tiled_backward", (blocks, 1, 1), arguments, constants),)
-    constants |= {"PERSISTENT": choice.programs > 0, "STAGES": choice.stages}
-    grid = (min(choice.programs, blocks) or blocks, 1, 1)
-    return (launch(problem, choice, "tiled_forward", grid, arguments, constants),)
+    return (launch(problem, choice, "tiled_forward", (blocks, 1, 1), arguments, constants),)
 
 
 def _tiles(choice: Choice) -> dict[str, Scalar]:
@@ -160,23 +154,35 @@ def _tiled_loss_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch
     return (launch(problem, choice, "tiled_loss_backward", grid, arguments, constants),)
 
 
-def loss_in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
-    """Plan blocks that read a part of a row each, of which the last one adds up."""
+def _split_loss(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    """Plan blocks that read a part of a row each, and a kernel that adds up what they found."""
     chunks = _chunks_of(problem, choice)
-    outputs = {"target_ptr": "*i64", "loss_ptr": "*fp32", "lse_ptr": "*fp32", "words_ptr": "*i64"}
-    sizes = dict.fromkeys(("items", "chunks", "columns", "x_stride", "ignored"), "i32")
-    constants = {**kept_constants(problem, choice), "PARTS": parts(chunks), "CHUNK": choice.chunk}
+    partial = {"peaks_ptr": "*fp32", "totals_ptr": "*fp32"}
+    element = {"x_ptr": pointer(problem)}
+    constants = {**kept_constants(problem, choice), "CHUNK": choice.chunk}
     del constants["DROP"]
-    arguments = {"x_ptr": pointer(problem), **outputs, **sizes}
+    sizes = dict.fromkeys(("items", "chunks", "columns", "x_stride"), "i32")
     grid = (problem.rows * chunks, 1, 1)
-    return (launch(problem, choice, "parts_loss", grid, arguments, constants),)
+    first = launch(
+        problem, choice, "parts_statistics", grid, {**element, **partial, **sizes}, constants
+    )
+    outputs = {"loss_ptr": "*fp32", "lse_ptr": "*fp32"}
+    arguments = {**element, "target_ptr": "*i64", **partial, **outputs}
+    arguments |= dict.fromkeys(("columns", "chunks", "x_stride", "ignored"), "i32")
+    last = launch(
+        problem,
+        replace(choice, warps=max(1, min(parts(chunks) // PARTS_PER_WARP, 32))),
+        "split_loss",
+        (problem.rows, 1, 1),
+        arguments,
+        {"PARTS": parts(chunks)},
+    )
+    return first, last
 
 
 def in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     """Plan blocks that keep a part of a row each: one part per block, or a grid of ``programs``
     that go from part to part."""
-    if problem.operation == LOSS:
-        return loss_in_parts(problem, choice)
     chunks = _chunks_of(problem, choice)
     items = problem.rows * chunks
     first, sizes = _kept(problem, choice)

@@ -43,6 +43,9 @@ RESIDENT = 3
 """Blocks per multiprocessor from which more of them help no more: while one writes, two load."""
 MOST_VECTORS = 16
 """The most vectors that a thread keeps, of all inputs."""
+FEW_VECTORS = 8
+"""Vectors of each thread from which cross-entropy, which waits for nothing it writes, takes more
+threads: its rows come twice as fast as softmax's, and every thread more costs instructions."""
 SHORTEST = 512
 """Row bytes below which a warp would have no vector for each lane: blocks take padded rows."""
 SHORT = 2 * KIB
@@ -53,10 +56,9 @@ SHARING_THREADS = 128
 them too slowly."""
 LOSS_TILES, LOSS_THREADS = 4, 128
 """Vectors and threads of a part of the gradient of cross-entropy."""
-L2_SHARE = {1: 0.28, 2: 0.56}
-"""The share of L2 that rows under way, one per multiprocessor, may take where they are read again,
-by the number of inputs: 98.6 and 96.7 % of a copy at rows of 64 and 128 KiB (H200: 0.14 and 0.28)
-but 84 % at 256 KiB (0.56); of gradients 97 % at two rows of 128 KiB (0.56), 76 % of 256 KiB."""
+L2_SHARE = 0.28
+"""The share of L2 that rows under way, one per multiprocessor, may take where they are read again:
+97 % of a copy at rows of 128 KiB (H200: 0.28) but 84 % at 256 KiB (0.56)."""
 SPLIT_FROM = 32 * KIB
 """Row bytes from which few rows are shared by many blocks."""
 FEW_COOPERATIVE_FROM = 16_000_000
@@ -64,11 +66,16 @@ FEW_COOPERATIVE_FROM = 16_000_000
 17.2 against 19.6 µs at 64 × 131072 bf16 (17 MB), but 13.3 against 13.2 at 4 × 1048576 bf16."""
 MOST_PARTS = 1024
 """The most parts of a row: so many words a block looks at."""
-STREAM_WARPS, STREAM_BLOCKS = 4, 3
-"""Warps of a block that keeps parts, and blocks per multiprocessor of a streamed grid: half of
-their registers is one part, half the next."""
-STEP_TILES = 1.0
-"""What a part costs beyond its tiles, in tiles: telling, and waiting."""
+STREAM_WARPS, STREAM_BLOCKS = 4, 4
+"""Warps of a block that keeps parts, and the most blocks per multiprocessor of a streamed grid:
+half of what their threads keep is one part, half the next."""
+LEAST_STREAM_BLOCKS = 3
+"""Of the longest parts, in the registers of the devices that are known."""
+STREAM_REGISTERS = 4
+"""Registers for each vector that a thread of a streamed grid keeps: as many as it has words."""
+STEP_TILES = 6.0
+"""What a step of a multiprocessor's blocks costs beyond their tiles, in tiles: telling, and
+waiting."""
 CHUNK_TILES = 2
 """Tiles of a chunk of `split`, at most, unless there would be too many chunks."""
 
@@ -112,21 +119,17 @@ def _under_way(target: Target) -> float:
     return OVERLAP * LATENCY * target.bandwidth / target.sm_count
 
 
-def keep_rows(
-    problem: Problem, target: Target, threads: int, programs: int = 0, stages: int = 1
-) -> Choice:
+def keep_rows(problem: Problem, target: Target, threads: int) -> Choice:
     """Return rows that so many threads keep, several in a block where they are few."""
     rows = max(1, SHARING_THREADS // threads)
-    tiles = max(1, -(-row_bytes(problem) // (VECTOR_BYTES * threads)))
-    blocks = programs // target.sm_count or _blocks(problem, target, threads * rows, tiles)
+    tiles = -(-_vectors(problem) // threads)
+    blocks = _blocks(problem, target, threads * rows, tiles)
     return Choice(
         "tiled",
         _warps(target, threads * rows),
         threads * rows * vector(problem),
         rows=rows,
         tiles=tiles,
-        programs=programs,
-        stages=stages,
         maxnreg=_share(target, max(1, blocks) * threads * rows)
         if target.vendor == "nvidia"
         else None,
@@ -137,20 +140,41 @@ def keep_rows(
 
 def _lanes(problem: Problem, target: Target) -> int | None:
     """Return threads that keep a row; None where there is room for less than two such rows on a
-    multiprocessor. Of those that have enough bytes under way, and of which enough are there, it is
-    the number whose tiles are the fullest, of those the greatest."""
-    inputs = inputs_of(problem)
-    vectors = max(1, -(-row_bytes(problem) // VECTOR_BYTES))
-    found = []
-    for threads in (32, 64, 128, 256, 512, 1024):
+    multiprocessor."""
+    inputs, vectors = inputs_of(problem), _vectors(problem)
+    found = {}
+    for threads in (16, 32, 64, 128, 256, 512, 1024):
         tiles = -(-vectors // threads)
         blocks = _blocks(problem, target, threads, tiles)
-        if tiles * inputs > MOST_VECTORS or blocks < 2 or threads > target.max_threads_per_block:
-            continue
+        if (
+            tiles * inputs <= MOST_VECTORS
+            and blocks >= 2
+            and threads <= target.max_threads_per_block
+            and threads >= (target.warp_size if problem.operation != LOSS else 2 * vector(problem))
+        ):
+            found[threads] = tiles, blocks
+    if not found:
+        return None
+    if problem.rows <= target.sm_count:  # nothing else hides what a row waits for
+        return max((t for t, (tiles, _) in found.items() if tiles >= 2), default=min(found))
+    if problem.operation == LOSS:
+        few = [
+            t for t, (tiles, _) in found.items() if tiles <= FEW_VECTORS and t <= SHARING_THREADS
+        ]
+        return min(few or found)
+
+    def rank(threads: int) -> tuple[float, int, int, int]:
+        """Put those first that have enough bytes under way, then those of which enough are there,
+        then those whose tiles are the fullest."""
+        tiles, blocks = found[threads]
         enough = min(blocks * vectors * VECTOR_BYTES * inputs / _under_way(target), 1.0)
-        rank = enough, min(blocks, RESIDENT), round(8 * vectors / (tiles * threads)), threads
-        found.append((rank, threads))
-    return max(found)[1] if found else None
+        return enough, min(blocks, RESIDENT), round(8 * vectors / (tiles * threads)), threads
+
+    return max(found, key=rank)
+
+
+def _vectors(problem: Problem) -> int:
+    return max(1, -(-row_bytes(problem) // VECTOR_BYTES))
 
 
 def _blocks(problem: Problem, target: Target, threads: int, tiles: int) -> int:
@@ -180,7 +204,7 @@ def _tiled(problem: Problem, target: Target) -> Choice:
 def keep_parts(problem: Problem, target: Target, threads: int, most: int) -> Choice:
     """Return parts of rows, of at most so many vectors of each thread, or whole rows if those of
     one warp are enough."""
-    vectors = max(1, -(-row_bytes(problem) // VECTOR_BYTES))
+    vectors = _vectors(problem)
     if vectors <= target.warp_size * most:
         return keep_rows(problem, target, target.warp_size)
     parts = -(-vectors // (threads * most))
@@ -216,6 +240,8 @@ def _walk(problem: Problem, target: Target, variant: str) -> Choice:
 
 
 def _split(problem: Problem, target: Target) -> Choice:
+    if problem.operation == LOSS:
+        return _balanced_parts(problem, target)
     gradient = problem.operation == LOSS_GRADIENT
     row = _padded_bytes(problem)
     step = 4 * KIB if gradient else 8 * KIB  # by 8 KiB of forward rows, 16 warps; else 4 and 8
@@ -237,37 +263,58 @@ def _split(problem: Problem, target: Target) -> Choice:
     )
 
 
+def _balanced_parts(problem: Problem, target: Target) -> Choice:
+    """Return parts that need not tell one another anything: as few as can be."""
+    threads = STREAM_WARPS * 32
+    tiles_of_row = -(-_vectors(problem) // threads)
+    count = -(-tiles_of_row // MOST_VECTORS)
+    tiles = -(-tiles_of_row // count)
+    return Choice(
+        "split",
+        _warps(target, threads),
+        threads * vector(problem),
+        chunk=threads * vector(problem) * tiles,
+        assembly=target.vendor == "nvidia",
+        why=f"{-(-tiles_of_row // tiles)} parts of a row, {tiles} vectors of each thread",
+    )
+
+
 def _shared(problem: Problem, target: Target, variant: str) -> Choice:
     """Return parts of rows. They are as long as registers allow, or as little shorter as makes
     the steps of all programs the fewest tiles in all."""
     threads = STREAM_WARPS * 32
-    streamed, programs = variant == "streamed", STREAM_BLOCKS * target.sm_count
     tiles_of_row = max(1, -(-row_bytes(problem) // (VECTOR_BYTES * threads)))
     most = MOST_VECTORS // inputs_of(problem)
 
-    def steps(tiles: int) -> float:
+    def blocks(tiles: int) -> int:
+        """Return blocks per multiprocessor, whose threads keep two parts."""
+        registers = FREE_REGISTERS + STREAM_REGISTERS * 2 * tiles * inputs_of(problem)
+        return max(1, min(target.registers_per_sm // (threads * registers), STREAM_BLOCKS))
+
+    def cost(tiles: int) -> float:
+        """Return tiles that a multiprocessor has to do, one after the other."""
         parts = -(-tiles_of_row // tiles)
         if parts > MOST_PARTS:
             return float("inf")
-        return -(-problem.rows * parts // programs) * (tiles + STEP_TILES)
+        steps = -(-problem.rows * parts // (blocks(tiles) * target.sm_count))
+        return steps * (blocks(tiles) * tiles + STEP_TILES)
 
-    if problem.operation == LOSS:  # nobody waits: as few parts as can be
-        tiles = -(-tiles_of_row // -(-tiles_of_row // most))
-    else:
-        tiles = min(range(most, 0, -1), key=steps)
+    tiles = min(range(most, 0, -1), key=cost)
+    streamed = variant == "streamed"
     return Choice(
         variant,
         _warps(target, threads),
         threads * vector(problem),
         chunk=threads * vector(problem) * tiles,
-        programs=programs if streamed else 0,
-        maxnreg=_share(target, STREAM_BLOCKS * threads)
+        programs=blocks(tiles) * target.sm_count if streamed else 0,
+        maxnreg=_share(target, blocks(tiles) * threads)
         if streamed and target.vendor == "nvidia"
         else None,
         assembly=target.vendor == "nvidia",
         keep="evict_last" if streamed else "",
         drop="evict_first" if streamed else "",
-        why=f"{-(-tiles_of_row // tiles)} parts of a row, {tiles} vectors of each thread",
+        why=f"{-(-tiles_of_row // tiles)} parts of a row, {tiles} vectors of each thread"
+        + (f", {blocks(tiles)} blocks per multiprocessor" if streamed else ""),
     )
 
 
@@ -296,24 +343,28 @@ def fastest(problem: Problem, target: Target) -> str:
         return "cached"
     if not is_congruent(problem):
         return "online"
-    row, inputs = row_bytes(problem), inputs_of(problem)
+    row = row_bytes(problem)
     shareable = not _not_shared(problem)
     few = row >= SPLIT_FROM and problem.rows <= target.sm_count // 2
     if problem.operation == LOSS:
-        if few or _lanes(problem, target) is None:
-            return "cooperative" if shareable else "split"
-        return "tiled"
+        return "split" if few or _lanes(problem, target) is None else "tiled"
     if few:
         many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
         return "cooperative" if many_bytes and shareable else "split"
-    again = inputs * row * target.sm_count <= L2_SHARE[inputs] * target.l2_bytes
-    if is_aligned(problem) and inputs * row > SPLIT_FROM * inputs and again:
-        return "online"
     if _lanes(problem, target) is not None:
         return "tiled"
+    if is_aligned(problem) and _is_read_again(problem, target):
+        return "online"
     if shareable:
         return "cooperative" if _not_streamed(problem, target) else "streamed"
     return "online" if is_aligned(problem) else "peeled"
+
+
+def _is_read_again(problem: Problem, target: Target) -> bool:
+    """Return whether L2 holds whole tiles until they are read again."""
+    under_way = inputs_of(problem) * row_bytes(problem) * target.sm_count
+    whole = problem.columns % _walk(problem, target, "online").tile == 0
+    return whole and under_way <= L2_SHARE * target.l2_bytes
 
 
 def _part_bytes(problem: Problem) -> int:
@@ -335,7 +386,7 @@ def _not_shared(problem: Problem) -> str:
 
 def _not_streamed(problem: Problem, target: Target) -> str:
     """Return why a persistent grid cannot do it."""
-    at_once = STREAM_BLOCKS * target.sm_count
+    at_once = LEAST_STREAM_BLOCKS * target.sm_count
     if row_bytes(problem) > at_once * _part_bytes(problem):
         return (
             f"a row of {problem.columns} takes more than the {at_once} blocks there are at a time"
@@ -380,7 +431,7 @@ VARIANT_OPERATIONS = {
     "online": ALL,
     "cached": tuple(name for name in ALL if name != LOSS_GRADIENT),
     "tiled": ALL,
-    "cooperative": tuple(name for name in ALL if name != LOSS_GRADIENT),
+    "cooperative": tuple(name for name in ALL if not name.startswith(LOSS)),
     "streamed": tuple(name for name in ALL if not name.startswith(LOSS)),
     "split": ALL,
     "peeled": ALL,
@@ -461,8 +512,7 @@ def workspace(problem: Problem, choice: Choice) -> int:
     if not choice.chunk or problem.operation == LOSS_GRADIENT:
         return 0
     if choice.variant in TELLING:
-        counters = 1 if problem.operation == LOSS else 0
-        return problem.rows * (_chunks_of(problem, choice) + counters) * WORD_BYTES
+        return problem.rows * _chunks_of(problem, choice) * WORD_BYTES
     arrays = 1 if problem.operation in BACKWARD else 2
     count = _padded_count(problem.rows * (_chunks_of(problem, choice) + 1))
     return arrays * count * STATISTIC_BYTES

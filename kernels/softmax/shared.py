@@ -26,7 +26,6 @@ import triton.language as tl
 
 from .._words import pack, unpack
 from .backward import _summand, gradient
-from .looped import load_logit, write_loss
 from .rows import INTERPRETED, _head_elements, join, normalise
 from .tiles import (
     base_of,
@@ -200,14 +199,23 @@ def _finish_forward(
 
 
 @triton.jit
-def _tell_statistics(
-    words_ptr, kept, edge, item, chunks,
+def _statistics(
+    kept, edge, item, chunks,
     LANES: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr, KIND: tl.constexpr,
     ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
     mine = tl.where(item % chunks == 0, edge.to(tl.float32), float("-inf"))
     peak, total = statistics_of_lanes(kept, mine, LANES, TILES, EDGE, KIND, ASSEMBLY)
-    top, weight = join(peak, total)
+    return join(peak, total)
+
+
+@triton.jit
+def _tell_statistics(
+    words_ptr, kept, edge, item, chunks,
+    LANES: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr, KIND: tl.constexpr,
+    ASSEMBLY: tl.constexpr,
+):  # fmt: skip
+    top, weight = _statistics(kept, edge, item, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY)
     tl.atomic_xchg(words_ptr + item, pack(top, weight), sem="relaxed")
 
 
@@ -353,32 +361,20 @@ def parts_backward(
 
 
 @triton.jit(do_not_specialize=["items", "chunks"])
-def parts_loss(
-    x_ptr, target_ptr, loss_ptr, lse_ptr, words_ptr, items, chunks, columns, x_stride, ignored,
-    PARTS: tl.constexpr, CHUNK: tl.constexpr, ASSEMBLY: tl.constexpr,
+def parts_statistics(
+    x_ptr, peaks_ptr, totals_ptr, items, chunks, columns, x_stride,
+    CHUNK: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
     PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Compute the loss of a row in ``chunks`` parts, one per program: nobody waits, but the last
-    one to tell, by the counters behind the words, adds up what all of the row have told."""
+    """Write peak and total of a part, for a kernel that comes after this one: nobody waits."""
     TILES: tl.constexpr = CHUNK // (LANES * VECTOR)
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     item = tl.program_id(0)
-    row = item // chunks
     kept, edge = _load_part(
         x_ptr, x_ptr, item, items, chunks, columns, x_stride, x_stride, nothing_of(KIND),
         float("-inf"), LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, False, KEEP,
     )  # fmt: skip
-    _tell_statistics(words_ptr, kept, edge, item, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY)
-    told = tl.atomic_add(words_ptr + items + row, tl.full([], 1, tl.int64), sem="acq_rel")
-    if told == chunks - 1:
-        other = tl.arange(0, PARTS)
-        words = tl.load(
-            words_ptr + row * chunks + other, mask=other < chunks, other=NOTHING, volatile=True
-        )
-        peaks, totals = unpack(words)
-        peak, total = join(peaks, totals)
-        target = tl.load(target_ptr + row)
-        x = row_of(x_ptr, row, x_stride, VECTOR, ALIGNED, 1)
-        logit = load_logit(x, target, columns)
-        write_loss(row, True, logit, target, loss_ptr, lse_ptr, peak, total, ignored)
+    top, weight = _statistics(kept, edge, item, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY)
+    tl.store(peaks_ptr + item, top)
+    tl.store(totals_ptr + item, weight)

@@ -6,7 +6,6 @@ rows.
 
 Constants as in tiles.py, and
     CHUNKS      parts of a row, of the gradient of cross-entropy
-    PERSISTENT, STAGES      blocks take rows after rows; software pipelining of that loop
 """
 
 from __future__ import annotations
@@ -48,16 +47,16 @@ def _rows_of(block, rows, LANES: tl.constexpr, ROWS: tl.constexpr):
     return row, exists
 
 
-@triton.jit
-def _forward_of(
-    block, x_ptr, y_ptr, rows, columns, x_stride, y_stride,
+@triton.jit(do_not_specialize=["rows"])
+def tiled_forward(
+    x_ptr, y_ptr, rows, columns, x_stride, y_stride,
     LOG: tl.constexpr, TILES: tl.constexpr, ROWS: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
     PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr,
     KEEP: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     KIND: tl.constexpr = x_ptr.dtype.element_ty
-    row, exists = _rows_of(block, rows, LANES, ROWS)
+    row, exists = _rows_of(tl.program_id(0), rows, LANES, ROWS)
     x = row_of(x_ptr, row, x_stride, VECTOR, ALIGNED, ROWS)
     y = row_of(y_ptr, row, y_stride, VECTOR, ALIGNED, ROWS)
     head = _head_elements(x, columns, ITEM, PEEL)
@@ -75,28 +74,6 @@ def _forward_of(
     )  # fmt: skip
     normal = normalise(edge, top, weight, LOG)
     store_edge(y, head, columns, normal, exists, EDGE, VECTOR, LANES, ROWS)
-
-
-@triton.jit(do_not_specialize=["rows"])
-def tiled_forward(
-    x_ptr, y_ptr, rows, columns, x_stride, y_stride,
-    LOG: tl.constexpr, TILES: tl.constexpr, ROWS: tl.constexpr, ASSEMBLY: tl.constexpr,
-    LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
-    PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr,
-    PERSISTENT: tl.constexpr, STAGES: tl.constexpr, KEEP: tl.constexpr, DROP: tl.constexpr,
-):  # fmt: skip
-    if PERSISTENT:
-        blocks = (rows + ROWS - 1) // ROWS
-        for block in tl.range(tl.program_id(0), blocks, tl.num_programs(0), num_stages=STAGES):
-            _forward_of(
-                block, x_ptr, y_ptr, rows, columns, x_stride, y_stride, LOG, TILES, ROWS, ASSEMBLY,
-                LANES, VECTOR, ITEM, ALIGNED, PEEL, FULL, EDGE, KEEP, DROP,
-            )  # fmt: skip
-    else:
-        _forward_of(
-            tl.program_id(0), x_ptr, y_ptr, rows, columns, x_stride, y_stride, LOG, TILES, ROWS,
-            ASSEMBLY, LANES, VECTOR, ITEM, ALIGNED, PEEL, FULL, EDGE, KEEP, DROP,
-        )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["rows"])

@@ -32,7 +32,9 @@ def planned(family: KernelFamily, *problem: object, variant: str | None = None) 
         (7, 1023, "tiled"),
         (32768, 5120, "tiled"),
         (32768, 16381, "tiled"),
-        (16384, 32768, "online"),
+        (16384, 32768, "tiled"),
+        (8192, 65536, "online"),
+        (8192, 65528, "streamed"),
         (32768, 50257, "streamed"),
         (4, 65536, "split"),
         (4, 1048576, "split"),
@@ -85,7 +87,7 @@ def test_rows_of_any_width_fill_their_tiles(
     assert step.constants["FULL"] == (tiles if whole else tiles - 1)
 
 
-@pytest.mark.parametrize("operation", ["softmax", "log-softmax", "softmax-backward"])
+@pytest.mark.parametrize("operation", ["softmax", "log-softmax"])
 def test_the_plan_follows_the_device(family: KernelFamily, operation: str) -> None:
     """Rows that L2 holds until they are read again are; those that it does not, are kept."""
     problem = Problem(operation, 4096, 65536)
@@ -94,6 +96,21 @@ def test_the_plan_follows_the_device(family: KernelFamily, operation: str) -> No
     assert family.plan(problem, small, None).variant == "streamed"
     few = replace(H200, registers_per_sm=16384)
     assert family.plan(Problem(operation, 4096, 14336), few, None).variant != "tiled"
+
+
+def test_cross_entropy_takes_few_threads_and_long_rows_in_parts(family: KernelFamily) -> None:
+    """Half a warp keeps a row of 646 halves; 50257 are four parts, added up by a second kernel."""
+    (step,) = planned(family, "cross-entropy", 207768, 646).launches
+    assert (step.constants["ROWS"], step.constants["TILES"], step.num_warps) == (8, 6, 4)
+    plan = planned(family, "cross-entropy", 2671, 50257)
+    assert [step.function for step in plan.launches] == ["parts_statistics", "split_loss"]
+    assert [step.grid[0] for step in plan.launches] == [4 * 2671, 2671]
+    assert plan.launches[0].constants["PEEL"] is True
+
+
+def test_a_row_has_many_threads_where_few_rows_hide_what_it_waits_for(family: KernelFamily) -> None:
+    few, many = (planned(family, "softmax", rows, 7168).launches[0] for rows in (16, 65536))
+    assert (few.constants["TILES"], many.constants["TILES"]) == (2, 7)
 
 
 def test_split_has_a_block_per_chunk_and_counts_its_workspace(family: KernelFamily) -> None:

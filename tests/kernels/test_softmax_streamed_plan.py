@@ -59,7 +59,15 @@ def test_parts_are_of_one_length_and_programs_take_as_many(operation: str, colum
 def test_fewer_registers_give_a_thread_fewer() -> None:
     small = replace(targets.get("h200"), registers_per_sm=32768)
     plan = FAMILY.plan(Problem("softmax", 2048, 262144), small, "streamed")
-    assert plan.launches[0].maxnreg == 80
+    assert plan.launches[0].grid[0] == 2 * 132
+    assert plan.launches[0].maxnreg == 128
+
+
+def test_shorter_parts_leave_room_for_a_fourth_block() -> None:
+    """Of 50257 halves, a thread keeps two parts of ten vectors: 40 + 4 x 20 registers."""
+    (step,) = planned(2671, 50257).launches
+    assert step.grid[0] == 4 * 132
+    assert step.maxnreg == 128
 
 
 @pytest.mark.parametrize("columns", [131072, 262144, 131073])
