@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -13,6 +12,8 @@ import msgspec
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, Mode, Scalar
 
+# Nothing here refers to itself, so that the garbage collector need not look at any of a hundred
+# thousand objects (``gc=False``).
 Kind = Literal["static", "estimated", "measured"]
 """Whether a number was counted in compiled code, is an estimate of time, or was timed."""
 
@@ -21,7 +22,7 @@ Kind = Literal["static", "estimated", "measured"]
 FORMAT = 1
 
 
-class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
+class Subject(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Says what was compiled: the part of a series' key that all points of an entry share."""
 
     scenario: str
@@ -60,7 +61,7 @@ def _plain(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class Point(msgspec.Struct, frozen=True, array_like=True):
+class Point(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Holds one number. A measured one is a ratio to a control of the same session."""
 
     kind: Kind
@@ -75,7 +76,7 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
     high: float | None = None
 
 
-class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
+class Commit(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Says which revision of the user's repository was compiled."""
 
     id: str = ""
@@ -92,7 +93,7 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether what was compiled is not what was committed."""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Holds what one addition says."""
 
     subject: Subject
@@ -118,7 +119,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 _points_decoder = msgspec.json.Decoder(list[Point])
 
 
-class Stored(msgspec.Struct, frozen=True, dict=True):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """Holds an entry as a history has it."""
 
     perfcli: str
@@ -131,7 +132,7 @@ class Stored(msgspec.Struct, frozen=True, dict=True):
     """When it was added, by the clock of the machine that added it."""
     entry: Entry
 
-    @cached_property
+    @property
     def when(self) -> str:
         return self.entry.created or self.added
 
@@ -154,6 +155,14 @@ def encode_entry(entry: Entry, sequence: int, added: str) -> tuple[str, bytes]:
 
 
 _decoder = msgspec.json.Decoder(Stored)
+
+
+def decode_entries(lines: bytes, where: str) -> list[Stored]:
+    """Return the entries of several lines; raises as ``decode_entry``."""
+    try:
+        return _decoder.decode_lines(lines)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [decode_entry(line, where) for line in lines.split(b"\n") if line]
 
 
 class _Opening(msgspec.Struct):

@@ -19,6 +19,7 @@ from perfcli.history.entry import (
     Stored,
     Subject,
     check_format,
+    decode_entries,
     decode_entry,
     encode_entry,
 )
@@ -78,7 +79,7 @@ class History:
         if name != _pack_name(content):
             self._warn(f"{where} is damaged: its entries are read one by one")
             return []
-        return [decode_entry(line, where) for line in content.split(b"\n") if line]
+        return decode_entries(content, where)
 
     def _read_one(self, name: str, content: bytes) -> Stored | None:
         where = f"{self.home.where}/{name}"
@@ -196,7 +197,10 @@ def find_subjects(entries: Iterable[Stored]) -> dict[bytes, tuple[Subject, list[
     found: dict[bytes, tuple[Subject, list[Stored]]] = {}
     for each in entries:
         subject = each.entry.subject
-        found.setdefault(subject.key, (subject, []))[1].append(each)
+        key = subject.key
+        if key not in found:
+            found[key] = subject, []
+        found[key][1].append(each)
     return found
 
 

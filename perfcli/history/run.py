@@ -6,20 +6,22 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfcli import units
 from perfcli.console import documents, output, table
 from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
 from perfcli.history import view
-from perfcli.history.behind import Behind, look_behind
 from perfcli.history.changes import Held, Turning, find_changes, hold
 from perfcli.history.choosing import Choice, choose_series, choose_subjects
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.history import History
 from perfcli.history.opening import open_home
 from perfcli.history.series import Series, find_clocks_going_back
+
+if TYPE_CHECKING:
+    from perfcli.history.behind import Behind
 
 LIMIT_PERCENT = 2.0
 """How much worse than its best a step may be before check fails."""
@@ -139,6 +141,8 @@ def _show(asked: Asked, notes: Notes) -> int:
 
 def _look_behind_all(history: History, found: Sequence[Found]) -> Iterator[tuple[Turning, Behind]]:
     """Yield the changes of all series, each with what lies behind it."""
+    from perfcli.history.behind import look_behind  # a listing does without it, and is faster
+
     known: dict[tuple[str, str], Behind] = {}
     for each in found:
         for _, changes in each.series:

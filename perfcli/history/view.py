@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from perfcli import units
 from perfcli.frames.table import Column, Table
-from perfcli.history.behind import Behind
 from perfcli.history.changes import Held, Turning
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.series import Sample, Series
+
+if TYPE_CHECKING:
+    from perfcli.history.behind import Behind
 
 OVERVIEW = ("series", "points", "last", "change points")
 
