@@ -13,6 +13,8 @@ import pytest
 from cli.conftest import MAX_READS, Perfcli, Result
 from repository import commit, git
 
+from perfcli.bisect.versions import run
+from perfcli.diff.verdict import conclude
 from perfcli.errors import PerfcliError, UserCodeFailed
 from perfcli.fake import executor, measuring
 from perfcli.fake.executor import FakeGenerator
@@ -158,6 +160,19 @@ def test_what_was_known_is_not_measured_again(
         *("--resume", stopped["id"]),
     )
     assert (foreign.code, "is another search" in foreign.complaint) == (4, True)
+
+
+def test_its_own_measurement_may_disagree(
+    perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", MEASURED)
+    monkeypatch.setattr(run, "judge", lambda pair: (conclude.acquit(pair), None))
+    write_history([f"{'slow ' * (n >= 2)}layout {n}" for n in range(4)])
+    given = ("--device", "cpu", "--seed", "1", "--measure-budget", "2")
+    result, found = search(perfcli, "main~3", "main", *given)
+    assert (result.code, found["exit_code"], found["status"]) == (3, 3, "found")
+    assert found["disputed"].startswith("measured against ")
+    assert f"but {found['disputed']}: try a longer --measure-budget" in result.out
 
 
 def merge_history() -> tuple[str, str, str]:

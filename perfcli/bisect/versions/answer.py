@@ -32,6 +32,9 @@ class Blame:
     first: FirstBad | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
     """Versions without an answer, by name: why."""
+    disputed: str = ""
+    """Why the version that was found may not be the one: what measuring it against the one before
+    it says. Empty where that agrees."""
     besides: tuple[str, ...] = ()
     """Metrics that were looked at before, and why they do not answer."""
 
@@ -52,10 +55,11 @@ class Blame:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if one version is found, 3 if not, 130 if the search was interrupted."""
+        """Return 0 if one version is found and its own measurement agrees, 3 if not, 130 if the
+        search was interrupted."""
         if self.stopped == "interrupted":
             return 130
-        return 0 if self.status == "found" else 3
+        return 0 if self.status == "found" and not self.disputed else 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,9 @@ def bisect_commits(
         if record.failure:
             context.notes.warn(f"{record.failure}; the search can't be resumed")
     proof = _prove(asked, found)
+    if proof and found.cost.measured and proof.comparison.outcome != "worse":
+        disputed = f"measured against {proof.parent.name}, it is {proof.comparison.outcome}"
+        found = replace(found, disputed=disputed)
     try:
         output.write_document("commit-bisection", view.describe_blame(found, proof), wanted.json)
         documents.write_table(VERSIONS, list_versions(found), wanted)

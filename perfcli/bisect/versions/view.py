@@ -89,6 +89,8 @@ def _about(found: Blame) -> Iterator[str]:
             yield f"   {culprit.commit.author}, {culprit.commit.date}{merge}"
         if found.metric.is_timed and sure < 1:
             yield f"   with a probability of {units.percent(sure)}"
+        if found.disputed:
+            yield f"   but {found.disputed}: try a longer --measure-budget with --resume {found.id}"
         return
     suspects = found.first.suspects if found.first else ()
     for suspect in sorted(suspects, key=lambda s: -s.probability)[:MOST_LISTED]:
@@ -161,6 +163,7 @@ def describe_blame(found: Blame, proof: Proof | None) -> dict[str, Any]:
             if row.answer is not None
         ],
         "failures": found.failures,
+        "disputed": found.disputed,
         "besides": found.besides,
         "cost": found.cost,
         "comparison": _describe_proof(proof) if proof else None,
