@@ -168,6 +168,8 @@ _EAGER: Mapping[str, Callable[[Tensors], dict[str, Tensor]]] = {
 
 __all__ = ["eager", "function", "inputs", "reference", "run"]
 
+_IN_WORDS = {"FULL", "PEEL"}
+"""Constants of the kernels that load words."""
 _FILES = (looped, cached, tiled, shared, split, backward)
 
 
@@ -179,7 +181,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         PerfcliError: tensors of another shape, dtype or layout than the plan's.
     """
     _check_tensors(problem, tensors)
-    in_words = (each.constants for each in plan.launches if "FULL" in each.constants)
+    in_words = [each.constants for each in plan.launches if each.constants.keys() >= _IN_WORDS]
     if any(not constants["PEEL"] for constants in in_words):
         tensors = {n: _at_a_vector(t) if n in ("x", "y", "dy") else t for n, t in tensors.items()}
     main = tensors["dy"] if "dy" in tensors else tensors["x"]
