@@ -43,6 +43,10 @@ RESIDENT = 3
 """Blocks per multiprocessor from which more of them help no more: while one writes, two load."""
 MOST_VECTORS = 16
 """The most vectors that a thread keeps, of all inputs."""
+LOSS_FREE_REGISTERS, LOSS_VECTOR_REGISTERS = 16, 4
+"""The same of cross-entropy, which does not use a second time what it keeps. ptxas takes what it is
+given: with 128 registers for 15 vectors, a multiprocessor has 4 blocks of 4 warps, with 80 it has
+6."""
 FEW_VECTORS = 8
 """Vectors of each thread from which cross-entropy, which waits for nothing it writes, takes more
 threads: its rows come twice as fast as softmax's, and every thread more costs instructions."""
@@ -180,6 +184,8 @@ def _vectors(problem: Problem) -> int:
 def _blocks(problem: Problem, target: Target, threads: int, tiles: int) -> int:
     """Return blocks per multiprocessor whose threads keep so many vectors of each input."""
     registers = FREE_REGISTERS + VECTOR_REGISTERS * tiles * inputs_of(problem)
+    if problem.operation == LOSS:
+        registers = LOSS_FREE_REGISTERS + LOSS_VECTOR_REGISTERS * tiles
     by_registers = int(target.registers_per_sm // (threads * registers))
     return min(by_registers, target.max_threads_per_sm // threads, target.max_blocks_per_sm)
 
