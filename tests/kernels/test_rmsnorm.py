@@ -106,3 +106,26 @@ def test_strides_that_the_plan_does_not_know_are_refused() -> None:
     plan = family.plan(problem, targets.get("h200"), None)
     with pytest.raises(PerfcliError, match=r"strides \[1, 8\], the problem says"):
         code.run(problem, tensors, plan)
+
+
+def test_programs_of_a_row_tell_their_sums_before_they_wait() -> None:
+    """Triton's pipeliner puts a wait that needs nothing of the row to the front of the loop."""
+    from importlib import import_module
+
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    from perfcli.handwritten import compiling
+    from perfcli.loading import registry
+    from perfcli.machine import targets
+    from perfcli.model import Problem
+
+    family = registry.family("rmsnorm")
+    problem = Problem("rmsnorm-backward", 4096, 28672)
+    step = family.plan(problem, targets.get("h200"), "cooperative").launches[1]
+    source = compiling._source(import_module(family.code).function(step.function), step)
+    options = compiling._options(step)
+    text = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ttgir"]
+    loop = text[text.index("scf.for") :]
+    assert "async_copy" in loop
+    assert loop.index("atomic_rmw exch") < loop.index("scf.while")

@@ -171,6 +171,15 @@ def test_backward_rows_that_are_no_power_of_two_waste_little(columns: int) -> No
     assert made.variant == ("fused" if number(step, "PARTS") == 1 else "cooperative")
 
 
+@pytest.mark.parametrize("columns", [2926, 3980, 6402, 6690, 1803])
+def test_lanes_of_a_program_end_with_a_word_of_16_bytes(columns: int) -> None:
+    """A mask that ends within one makes each load and store under it 2 bytes wide."""
+    made = plan(Problem("rmsnorm-backward", (1 << 27) // columns, columns))
+    (step,) = (s for s in made.launches if s.function == "gradient_rows")
+    assert step.constants["PEEL"] is True
+    assert number(step, "CHUNK") % 8 == 0
+
+
 def test_programs_of_a_backward_row_are_all_resident() -> None:
     problem = Problem("rmsnorm-backward", 1024, 131072)
     step = plan(problem, "cooperative").launches[1]
