@@ -77,15 +77,21 @@ def _liger_rmsnorm(problem: Problem, tensors: Tensors) -> Callable[[], Any]:
     return lambda: apply(tensors["x"], tensors["weight"], eps, 0.0, "llama", False)
 
 
+def _liger_layernorm(problem: Problem, tensors: Tensors) -> Callable[[], Any]:
+    apply = importlib.import_module("liger_kernel.ops.layer_norm").LigerLayerNormFunction.apply
+    eps = _eps(problem, 1e-5)
+    return lambda: apply(tensors["x"], tensors["weight"], tensors["bias"], eps)
+
+
 def _quack_rmsnorm(problem: Problem, tensors: Tensors) -> Callable[[], Any]:
     rmsnorm = importlib.import_module("quack.rmsnorm").rmsnorm
     eps = _eps(problem)
     return lambda: rmsnorm(tensors["x"], tensors["weight"], eps=eps)
 
 
-def _eps(problem: Problem) -> float:
+def _eps(problem: Problem, usual: float = 1e-6) -> float:
     eps = problem.settings.get("eps")
-    return 1e-6 if eps is None else float(eps)
+    return usual if eps is None else float(eps)
 
 
 _PEERS: Mapping[tuple[str, str], Peer] = {
@@ -95,5 +101,6 @@ _PEERS: Mapping[tuple[str, str], Peer] = {
     ("quack", "cross-entropy"): _quack_cross_entropy,
     ("quack", "cross-entropy-backward"): _quack_cross_entropy_backward,
     ("liger", "rmsnorm"): _liger_rmsnorm,
+    ("liger", "layernorm"): _liger_layernorm,
     ("quack", "rmsnorm"): _quack_rmsnorm,
 }
