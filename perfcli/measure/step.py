@@ -22,7 +22,7 @@ from perfcli.loading.tracebacks import show
 from perfcli.measure import ranks, room
 from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
-from perfcli.model import CompileRequest, MeasureRequest, SideName, StepCode
+from perfcli.model import CompileRequest, MeasureRequest, SideName, StepCode, Target
 
 AHEAD_SHARE, MOST_AHEAD = 4, 8
 """Of the processors, those that compile one side's kernels: the other side's and the report's are
@@ -125,9 +125,9 @@ def prepare(
     if asked.device == "cuda":
         key_caches_by_version()  # as where its kernels were compiled for the report
     tracing.set_options(asked.variant.options)
-    if asked.device == "cuda" and importlib.util.find_spec("triton") is not None:
+    if asked.target is not None and importlib.util.find_spec("triton") is not None:
         # With the options, and before there is a device that a fork could not use.
-        compiling.enter_context(_compile_ahead(asked, capture, phases))
+        compiling.enter_context(_compile_ahead(asked.target, asked.jobs, capture, phases))
     _use_device(request)
     if request.rank is not None:
         ranks.join_group(request)
@@ -157,12 +157,11 @@ def prepare(
 
 
 @contextmanager
-def _compile_ahead(asked: CompileRequest, capture: Capture, phases: Phases) -> Iterator[None]:
+def _compile_ahead(target: Target, jobs: int, capture: Capture, phases: Phases) -> Iterator[None]:
     """Have other processes compile the kernels that are captured in the block."""
     from perfcli.compile.binaries.ahead import BinariesAhead
 
-    assert asked.target is not None, "a cuda request names its target"
-    ahead = BinariesAhead(min(max(asked.jobs // AHEAD_SHARE, 1), MOST_AHEAD), asked.target)
+    ahead = BinariesAhead(min(max(jobs // AHEAD_SHARE, 1), MOST_AHEAD), target)
     capture.on_kernel = ahead.submit
     try:
         with ahead.loading():
