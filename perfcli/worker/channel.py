@@ -51,6 +51,8 @@ _PROFILERS = "USDT:"
 """How the lines begin that torch 2.13 prints whenever a profile starts or ends."""
 STACK_SECONDS = 2.0
 POLL_SECONDS = 0.5
+STEPPED_BACK = 10
+"""Its niceness: beside others a tenth of a processor."""
 MORE_TIME = "--timeout SECONDS gives it more"
 _READ_BYTES = 1 << 20
 
@@ -203,6 +205,11 @@ class Channel:
         os.close(self._replies)
         self._close_requests()
         return self._process.pid
+
+    def step_back(self) -> None:
+        """Let the worker, and those that it will start, have the processors that others leave."""
+        with contextlib.suppress(OSError):  # it has ended
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, STEPPED_BACK)
 
     def pause(self) -> None:
         """Stop the worker and those that compile for it until ``resume``; that time is not counted.

@@ -73,15 +73,15 @@ class ProcessExecutor:
                 fitting.append(number)
         if fitting:
             at_once = self._count_at_once([requests[number] for number in fitting])
-            with closing(_Crew(at_once, self.timeout_seconds)) as crew:
+            # One that is yet to begin would not wait.
+            interlude = self.interlude if at_once >= len(fitting) else None
+            with closing(_Crew(at_once, self.timeout_seconds, interlude)) as crew:
                 gpus = _list_gpus() if any(requests[n].on_device for n in fitting) else []
                 for turn, number in enumerate(fitting):
                     share = -(-requests[number].jobs // at_once)
                     gpu = gpus[turn % len(gpus)] if gpus and requests[number].on_device else None
                     crew.begin(number, replace(requests[number], jobs=share), gpu)
-                # One that is yet to begin would not wait.
-                interlude = self.interlude if at_once >= len(fitting) else None
-                yield from crew.finish(len(fitting), progress, interlude)
+                yield from crew.finish(len(fitting), progress)
 
     def _count_at_once(self, requests: Sequence[CompileRequest]) -> int:
         """Return how many compile at a time: no more than there are jobs, and than memory holds."""
@@ -122,10 +122,14 @@ _Told: TypeAlias = "Progress | tuple[int, Bundle | BaseException]"
 
 
 class _Crew:
-    """Has threads wait for workers, so many at a time; what they tell is told in one thread."""
+    """Has threads wait for workers, so many at a time; what they tell is told in one thread. Where
+    something is waited for that is done in between, the workers leave the processors to it."""
 
-    def __init__(self, at_once: int, timeout_seconds: float | None) -> None:
+    def __init__(
+        self, at_once: int, timeout_seconds: float | None, interlude: Interlude | None = None
+    ) -> None:
         self._timeout = timeout_seconds
+        self._interlude = interlude
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="perfcli")
         self._told: SimpleQueue[_Told] = SimpleQueue()
         self._lock = Lock()
@@ -138,12 +142,10 @@ class _Crew:
         self._pool.submit(self._compile, number, request, gpu)
 
     def finish(
-        self,
-        count: int,
-        progress: Callable[[Progress], None],
-        interlude: Interlude | None = None,
+        self, count: int, progress: Callable[[Progress], None]
     ) -> Iterator[tuple[int, Compiled]]:
         """Yield what came of so many requests, as they come."""
+        interlude = self._interlude
         while count:
             told = self._hear(interlude)
             if isinstance(told, Interlude):
@@ -187,6 +189,8 @@ class _Crew:
         made: Bundle | BaseException
         try:
             begun = _Compilation(request, number, self._told.put, self._timeout, gpu)
+            if self._interlude is not None:
+                begun.step_back()
             with self._lock:
                 self._running.add(begun)
                 closed = self._closed
@@ -262,6 +266,11 @@ class _Compilation:
             return _bundle(channel, self._index, self._progress)
         finally:
             self.close()
+
+    def step_back(self) -> None:
+        """Leave the processors to whoever wants them."""
+        if self._channel is not None:
+            self._channel.step_back()
 
     def pause(self) -> None:
         """Stop the worker until ``resume``."""

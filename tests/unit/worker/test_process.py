@@ -529,11 +529,13 @@ def test_what_compiles_waits_for_an_interlude(request_for: Request, tmp_path: Pa
     """The worker and its child are stopped in it and go on behind it; its time is not theirs."""
     pids, go = tmp_path / "pids", tmp_path / "go"
     asked: list[str] = []
+    niceness: list[int] = []
 
     def run() -> None:
         asked.append("run")
         go.touch()  # which nobody sees yet
         processes = pids.read_text().split()
+        niceness.append(os.getpriority(os.PRIO_PROCESS, int(processes[0])))
         began = time.monotonic()
         while {state(each) for each in processes} != {"T"}:
             assert time.monotonic() - began < 10, "somebody goes on"
@@ -545,6 +547,18 @@ def test_what_compiles_waits_for_an_interlude(request_for: Request, tmp_path: Pa
     ((_, made),) = executor.compile([request], lambda _: None)
     assert str(made) == "done"
     assert asked == ["run"]
+    assert niceness == [max(os.getpriority(os.PRIO_PROCESS, 0), 10)]
+
+
+def test_what_has_nothing_to_wait_for_keeps_its_priority(
+    request_for: Request, tmp_path: Path
+) -> None:
+    request = request_for("""
+error = {"type": "error", "kind": "CompileFailed", "message": str(os.nice(0)), "detail": ""}
+send(json.dumps(error) + "\\n")
+""")
+    ((_, made),) = ProcessExecutor(30).compile([request], lambda _: None)
+    assert str(made) == str(os.nice(0))
 
 
 def test_none_is_held_where_something_would_begin_in_it(
