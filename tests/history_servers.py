@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -48,8 +49,13 @@ def _served(command: list[str], port: int, **settings: object) -> Iterator[None]
         _wait_for(port, process)
         yield
     finally:
-        process.terminate()
-        process.wait()
+        # On SIGTERM, PostgreSQL waits until the last client is gone.
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @contextmanager
