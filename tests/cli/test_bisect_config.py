@@ -132,7 +132,7 @@ def test_the_catalogue_on_top_of_what_is_good(perfcli: Any) -> None:
 
 def test_a_timed_metric(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFCLI_FAKE", f"1;ratio=1.1;only={MAX_READS}")
-    options = ("-m", "time", "--device", "cpu", "--json", "out.json")
+    options = ("-m", "time", "--device", "cpu", "--seed", "7", "--json", "out.json")
     result = perfcli(*BISECT, *options, *bad(f"{MAX_READS}=1000", *HARMLESS))
     assert result.code == 0, result.err
     found = document()

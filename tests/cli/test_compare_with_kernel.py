@@ -22,12 +22,12 @@ def row(text: str, title: str) -> list[str]:
 def test_both_sides_stand_in_one_report(perfcli: Any) -> None:
     result = perfcli(*SMALL, "--target", "h200")
     assert result.code == 0
-    assert "head  kernel softmax/cached · torch 2.13.0" in result.out
+    assert "head  kernel softmax/tiled · torch 2.13.0" in result.out
     assert row(result.out, "launches") == ["15", "1"]
     assert row(result.out, "passes over the input")[1] == "1"
     assert row(result.out, "loaded 16 bytes at a time") == ["100", "%", "88.9", "%"]
     assert row(result.out, "bytes moved")[2:] == ["1.05", "MB"]  # 2 × 128 × 2048 × 2 B
-    assert "kernels       softmax/cached: " in result.out
+    assert "kernels       softmax/tiled: " in result.out
     assert "--target h200 compiles without a device" in result.out
     assert max(map(len, result.out.splitlines())) <= 100
 
@@ -39,7 +39,7 @@ def test_the_head_is_a_run_like_any_other(perfcli: Any) -> None:
     assert again.out.splitlines()[0] == first.out.splitlines()[0]
     assert "Beside hand-written" not in again.out
     shown = perfcli("inspect-kernel", head, "0", "--source")
-    assert "def cached_forward(x_ptr" in shown.out
+    assert "def tiled_forward(x_ptr" in shown.out
 
 
 def test_times_are_taken_in_turns_where_there_is_a_device(perfcli: Any) -> None:
@@ -69,7 +69,7 @@ def test_what_the_scenario_computes_besides_is_said(perfcli: Any) -> None:
 def test_json_has_both_sides(perfcli: Any) -> None:
     perfcli(*SMALL, "--target", "h200", "--json", "out.json")
     beside = json.loads(Path("out.json").read_text())["beside"]
-    assert beside["kernels"] == ["softmax/cached"]
+    assert beside["kernels"] == ["softmax/tiled"]
     assert beside["hand_written"]["bytes_moved"] == 2 * 128 * 2048 * 2
     assert beside["hand_written"]["launches"] == 1
     assert beside["inductor"]["launches"] == 15
@@ -92,10 +92,10 @@ def test_a_contender_that_fails_leaves_the_rest_of_the_report(
 def test_a_kernel_that_triton_refuses_is_an_error(
     perfcli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PERFCLI_FAKE", "1;refuses=cached_forward")
+    monkeypatch.setenv("PERFCLI_FAKE", "1;refuses=tiled_forward")
     result = perfcli(*SMALL, "--target", "h200")
     assert result.code == 2
-    assert "can't be launched: cached_forward does not compile for h200" in result.complaint
+    assert "can't be launched: tiled_forward does not compile for h200" in result.complaint
 
 
 @pytest.mark.parametrize(

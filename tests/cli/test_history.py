@@ -94,10 +94,12 @@ def test_a_measured_ratio_is_to_its_control(repository: Any, monkeypatch: Any) -
         commit(f"Change {number}")
         monkeypatch.setenv("PERFCLI_FAKE", f"1;ratio={ratio}")
         words = ["-b", "triton.mix_order_reduction=false", "--device", "cpu", "--json", "c.json"]
-        repository("compare", "softmax", *words, "-q")
+        repository("compare", "softmax", *words, "-q", "--seed", str(number))
         assert repository("history", "add", "c.json").code == 0
     found = repository("history", "show", "softmax")
-    assert re.search(r"worse +measured step time 1\.0\d+ × → 1\.05\d+ × \(\+[45]\.", found.out)
+    told = re.search(r"worse +measured step time ([\d.]+) × → ([\d.]+) × \(\+[45]\.", found.out)
+    assert told is not None
+    assert [float(number) for number in told.groups()] == pytest.approx([1.0, 1.05], abs=0.004)
     assert "to       " in found.out
     assert "Change 6" in found.out
     found = repository("history", "check")
