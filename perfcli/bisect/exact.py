@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
@@ -14,7 +15,7 @@ from perfcli.bisect.space import Settings
 from perfcli.diff.compare import compare
 from perfcli.errors import CompileFailed, Interrupted, PerfcliError
 from perfcli.search.culprits import find_culprits
-from perfcli.search.drive import Code, Ledger, Stop, Watch, Width, drive
+from perfcli.search.drive import Code, Ledger, Stop, Watch, Width, budget, drive
 from perfcli.search.improve import find_best
 from perfcli.search.numeric import Flip, Value, search_float, search_integer
 from perfcli.search.question import Answer, K, OptionChange, Query, Search, Subset, T
@@ -56,6 +57,20 @@ class SearchLimits:
     watch: Callable[..., None]
     most: int | None = None
     """Variants that may be compiled in all."""
+
+
+def list_stops(
+    forge: Forge, most_runs: int | None, budget_seconds: float | None
+) -> tuple[Stop[object], ...]:
+    """Return the reasons to stop, counted over all searches of a forge, unlike those of
+    ``drive``."""
+    stops: list[Stop[object]] = []
+    if most_runs is not None:
+        reason = f"after {most_runs} runs (--max-runs)"
+        stops.append(lambda _: reason if forge.compiled >= most_runs else "")
+    if budget_seconds is not None:
+        stops.append(budget(budget_seconds, time.monotonic))
+    return tuple(stops)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from typing import get_args
@@ -12,7 +10,7 @@ from perfcli.bisect import exact, file, metrics, timed
 from perfcli.bisect.across import _across_of, _check_comparable
 from perfcli.bisect.answer import Across, Bisection, Ends, SearchCost
 from perfcli.bisect.ends import Shown, _compare_ends, _show, _worth_comparing
-from perfcli.bisect.exact import SearchLimits
+from perfcli.bisect.exact import SearchLimits, list_stops
 from perfcli.bisect.file import Record
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
@@ -30,7 +28,6 @@ from perfcli.bisect.space import Settings
 from perfcli.bisect.timed import Clock, Stopwatch, _compile_paired
 from perfcli.errors import PerfcliError
 from perfcli.machine import environment
-from perfcli.search.drive import Ledger, budget
 from perfcli.search.result import Culprits, Direction, Status
 from perfcli.worker.roles import Generator
 from perfcli.workflow.context import Context
@@ -49,8 +46,9 @@ def _search(asked: SearchScope, record: Record, generator: Generator) -> Bisecti
     plan = asked.plan
     forge = Forge(generator, plan.base.request, plan.space, asked.metric, record.known, record.save)
     with Watcher(forge, asked.metric, asked.context.notes) as watcher:
-        jobs, stops = plan.base.request.jobs, tuple(_stops(asked, forge))
-        limits = SearchLimits(jobs, stops, watcher, asked.options.max_runs)
+        options = asked.options
+        jobs, stops = plan.base.request.jobs, list_stops(forge, options.max_runs, options.budget)
+        limits = SearchLimits(jobs, stops, watcher, options.max_runs)
         with closing(_Searched(asked, forge, limits, record)) as searched:
             found = searched.bisection()
         cost = SearchCost(
@@ -62,17 +60,6 @@ def _search(asked: SearchScope, record: Record, generator: Generator) -> Bisecti
             len(record.known.inferred),
         )
     return replace(found, cost=cost)
-
-
-def _stops(asked: SearchScope, forge: Forge) -> list[Callable[[Ledger[object]], str]]:
-    """Return the reasons to stop, counted over all searches, unlike those of ``drive``."""
-    stops: list[Callable[[Ledger[object]], str]] = []
-    if (most := asked.options.max_runs) is not None:
-        reason = f"after {most} runs (--max-runs)"
-        stops.append(lambda _: reason if forge.compiled >= most else "")
-    if asked.options.budget is not None:
-        stops.append(budget(asked.options.budget, time.monotonic))
-    return stops
 
 
 class _Searched:

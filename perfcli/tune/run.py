@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import get_args
@@ -11,7 +10,7 @@ from typing import get_args
 from perfcli.bisect import exact, file, timed
 from perfcli.bisect import space as spaces
 from perfcli.bisect.answer import SearchCost
-from perfcli.bisect.exact import SearchLimits
+from perfcli.bisect.exact import SearchLimits, list_stops
 from perfcli.bisect.file import Record
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.metrics import METRICS, SearchMetric
@@ -25,7 +24,6 @@ from perfcli.errors import PerfcliError
 from perfcli.model import Change, Device
 from perfcli.options import assignments, performance
 from perfcli.options.performance import Alters, InstalledKnob
-from perfcli.search.drive import Ledger, budget
 from perfcli.search.question import Subset
 from perfcli.search.result import Improvement
 from perfcli.tune.answer import Ratio, Share, Source, Tried, Tuned
@@ -155,8 +153,9 @@ class _Tuning:
         scope, forge = self._scope, self._forge
         with ExitStack() as stack:
             watcher = stack.enter_context(Watcher(forge, forge.metric, scope.context.notes))
-            jobs, stops = scope.job.request.jobs, tuple(_list_stops(scope.options, forge))
-            limits = SearchLimits(jobs, stops, watcher, scope.options.max_runs)
+            most = scope.options.max_runs
+            stops = list_stops(forge, most, scope.options.budget)
+            limits = SearchLimits(scope.job.request.jobs, stops, watcher, most)
             clock = self._make_clock(stack) if scope.setting else None
             found = self._search(clock, limits)
             measured = clock.measurements if clock else 0
@@ -311,13 +310,6 @@ def _known(ask: Callable[[], Ratio]) -> Ratio | None:
         return ask()
     except PerfcliError:
         return None
-
-
-def _list_stops(options: TuneOptions, forge: Forge) -> Iterator[Callable[[Ledger[object]], str]]:
-    if (most := options.max_runs) is not None:
-        yield lambda _: f"after {most} runs (--max-runs)" if forge.compiled >= most else ""
-    if options.budget is not None:
-        yield budget(options.budget, time.monotonic)
 
 
 # --- the end ----------------------------------------------------------------------------------

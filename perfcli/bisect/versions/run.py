@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from perfcli.bisect import exact, file, metrics, timed
 from perfcli.bisect.answer import Ends, SearchCost
-from perfcli.bisect.exact import SearchLimits, Tests, _Halfway, _run
+from perfcli.bisect.exact import SearchLimits, Tests, _Halfway, _run, list_stops
 from perfcli.bisect.knowledge import Knowledge, _name_of
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.progress import Watcher
@@ -25,7 +24,6 @@ from perfcli.console.documents import Wanted
 from perfcli.diagnosis import judge
 from perfcli.errors import Interrupted, NotComparable, PerfcliError
 from perfcli.machine import targets
-from perfcli.search.drive import Ledger, budget
 from perfcli.search.first_bad import find_first_bad
 from perfcli.search.question import Answer
 from perfcli.search.weighing import Doubted, LogRatio
@@ -164,7 +162,8 @@ def _search_by(
     clock, stopwatch = _start_clock(attempt, asked, forge, record)
     try:
         with Watcher(forge, metric, notes, str) as watcher:
-            limits = SearchLimits(plan.base.request.jobs, tuple(_stops(asked, forge)), watcher)
+            stops = list_stops(forge, asked.options.max_runs, asked.options.budget)
+            limits = SearchLimits(plan.base.request.jobs, stops, watcher)
             found = _blame(forge, clock, asked, limits, record)
             cost = SearchCost(
                 *(forge.compiled, forge.classes, clock.measurements if clock else 0),
@@ -190,17 +189,6 @@ def _start_clock(
         forge.measured = stopwatch.memory
         return None, stopwatch
     return Clock(forge, stopwatch.paired, stopwatch.floor(), record.save), stopwatch
-
-
-def _stops(asked: _Asked, forge: VersionForge) -> list[Callable[[Ledger[object]], str]]:
-    """Return the reasons to stop."""
-    stops: list[Callable[[Ledger[object]], str]] = []
-    if (most := asked.options.max_runs) is not None:
-        reason = f"after {most} runs (--max-runs)"
-        stops.append(lambda _: reason if forge.compiled >= most else "")
-    if asked.options.budget is not None:
-        stops.append(budget(asked.options.budget, time.monotonic))
-    return stops
 
 
 def _blame(
