@@ -32,7 +32,7 @@ def _fields(found: Bisection, comparison: Comparison | None, runs: Sequence[str]
                 "status": each.flip.status,
                 "last_good": each.flip.last_good,
                 "first_bad": each.flip.first_bad,
-                "tested": [{"value": v, **_answer(a)} for v, a in each.flip.tested],
+                "tested": [{"value": v, **describe_answer(a)} for v, a in each.flip.tested],
                 "back": each.flip.back,
                 "compiled": each.compiled,
             }
@@ -53,7 +53,7 @@ def _change(change: OptionChange) -> dict[str, Any]:
     return {"option": change.name, "good": change.good, "bad": change.bad}
 
 
-def _answer(answer: Answer | None) -> dict[str, Any]:
+def describe_answer(answer: Answer | None) -> dict[str, Any]:
     if answer is None:
         return {"outcome": None}
     return {
@@ -71,7 +71,7 @@ def _culprits(found: Culprits | None) -> dict[str, Any]:
     return {
         "status": found.status,
         "culprits": [_set(each) for each in found.sets],
-        "left": _answer(found.left),
+        "left": describe_answer(found.left),
         "share_left": found.share(found.left),
         "suspects": [_change(change) for change in found.suspects],
         "contradictions": found.contradictions,
@@ -84,10 +84,14 @@ def _set(found: CulpritSet) -> dict[str, Any]:
         "interaction": found.is_interaction,
         "proven": found.proven,
         "minimal": found.minimal,
-        "good_with_it": _answer(found.with_it),
-        "bad_without_it": _answer(found.without),
+        "good_with_it": describe_answer(found.with_it),
+        "bad_without_it": describe_answer(found.without),
         "alone": [
-            {"option": own.option.name, "changes_code": own.changes_code, **_answer(own.alone)}
+            {
+                "option": own.option.name,
+                "changes_code": own.changes_code,
+                **describe_answer(own.alone),
+            }
             for own in found.own
         ],
         "dependencies": [
@@ -99,9 +103,9 @@ def _set(found: CulpritSet) -> dict[str, Any]:
 
 def _improvement(found: Improvement) -> dict[str, Any]:
     return {
-        "baseline": _answer(found.baseline),
+        "baseline": describe_answer(found.baseline),
         "best": [_change(change) for change in found.best],
-        "answer": _answer(found.answer),
+        "answer": describe_answer(found.answer),
         "gain": found.gain,
         "effects": [
             {
@@ -109,7 +113,7 @@ def _improvement(found: Improvement) -> dict[str, Any]:
                 "gain": effect.gain,
                 "changes_code": effect.changes_code,
                 "same_as": effect.same_as.key if effect.same_as else None,
-                **_answer(effect.answer),
+                **describe_answer(effect.answer),
             }
             for effect in found.effects
         ],

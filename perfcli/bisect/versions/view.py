@@ -8,10 +8,10 @@ from typing import Any
 
 from perfcli import units
 from perfcli.bisect.answer import Ends, _stopped
+from perfcli.bisect.document import describe_answer
 from perfcli.bisect.versions.answer import Blame, Proof, list_versions
 from perfcli.bisect.versions.plan import Plan, Version
 from perfcli.console import output
-from perfcli.search.question import Answer
 
 MOST_LISTED = 8
 """Suspects, or versions without an answer, that are listed."""
@@ -158,7 +158,7 @@ def describe_blame(found: Blame, proof: Proof | None) -> dict[str, Any]:
         ],
         "versions": len(found.plan.versions),
         "tested": [
-            {"version": row.version.name, **_describe_answer(row.answer)}
+            {"version": row.version.name, **describe_answer(row.answer)}
             for row in list_versions(found)
             if row.answer is not None
         ],
@@ -181,16 +181,6 @@ def _describe_version(version: Version) -> dict[str, Any]:
         "subject": commit.subject,
         "author": commit.author,
         "date": commit.date,
-    }
-
-
-def _describe_answer(answer: Answer) -> dict[str, Any]:
-    return {
-        "outcome": answer.outcome,
-        "value": answer.value,
-        "code": answer.code,
-        "evidence": answer.evidence,
-        "reason": answer.reason,
     }
 
 
