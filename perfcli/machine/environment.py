@@ -105,6 +105,12 @@ def probe(python: str | None = None, *, needs_triton: bool = True) -> Interprete
     )
 
 
+def interpreter_path(python: str) -> Path:
+    """Return the path of an interpreter that is given as such, or as its virtual environment."""
+    path = Path(python).expanduser()
+    return path / "bin" / "python" if path.is_dir() else path
+
+
 def _find_python(python: str) -> str:
     """Return the absolute path of an interpreter given as path, command or virtual environment. A
     symbolic link stays one: a virtual environment is known by the place of its link.
@@ -112,10 +118,7 @@ def _find_python(python: str) -> str:
     Raises:
         PerfcliError: there is none.
     """
-    path = Path(python).expanduser()
-    if path.is_dir():
-        path = path / "bin" / "python"
-    found = shutil.which(path)
+    found = shutil.which(interpreter_path(python))
     if found is None:
         raise PerfcliError(
             f"no Python interpreter at {python!r}: give the path of one that has torch, "

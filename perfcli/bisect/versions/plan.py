@@ -11,6 +11,7 @@ from typing import Any
 from perfcli.bisect.space import Space
 from perfcli.errors import PerfcliError
 from perfcli.loading.references import Reference
+from perfcli.machine.environment import interpreter_path
 from perfcli.model import CompileRequest
 from perfcli.search.first_bad import History
 from perfcli.search.question import OptionChange
@@ -114,8 +115,7 @@ def make_plan(
 
 
 def _is_interpreter(word: str) -> bool:
-    path = Path(word).expanduser()
-    path = path / "bin" / "python" if path.is_dir() else path
+    path = interpreter_path(word)
     return path.is_file() and os.access(path, os.X_OK)
 
 
