@@ -78,7 +78,7 @@ def _compare_kernels(
         compared = compare(base, head, ASPECTS)
     except PerfcliError as error:
         return (), str(error)
-    changed = [g for g in compared.groups if g.match.relation != "same"]
+    changed = compared.changed_groups
     listed = [_describe_group(compared, group) for group in changed[:MOST_KERNELS]]
     if len(changed) > MOST_KERNELS:
         listed.append(f"and {len(changed) - MOST_KERNELS} more")
