@@ -37,14 +37,16 @@ pairs), by 0.3 % for a step at the power limit (3 pairs): three times that (docs
 ASSUMED_OF_GRAPH = 0.006
 """The assumed minimum of the device's own time, where it replays a CUDA graph: no host is in it.
 Twice what pairs of processes differed by on an H200 (docs/noise.md)."""
-SHORT_GRAPH_SECONDS, ASSUMED_OF_SHORT_GRAPH = 5e-4, 0.0125
+SHORT_GRAPH_SECONDS, ASSUMED_OF_SHORT_GRAPH = 5e-4, 0.018
 """A graph that takes less than so long, and its assumed minimum: where kernels take microseconds,
 it counts on which addresses their data and code lie, which each process draws anew. On an H200 such
-graphs of 28 to 281 µs differed by 0.4 to 0.6 % (docs/noise.md): twice that."""
-ASSUMED_WAITING = 0.09
+graphs of 28 to 281 µs differed by 0.58 % (root mean square of 12 pairs, docs/noise.md), of which
+the next pair stays below 1.8 % with 99 % confidence."""
+ASSUMED_WAITING, ASSUMED_WAITING_SECONDS = 0.08, 2e-4
 """The assumed minimum of a step that waits for its host, whose time is that of two Python
-processes: on an H200 they differed by up to 4.4 % (docs/noise.md), twice that. What ``perfcli
-noise`` stored takes its place."""
+processes, and what it may differ by besides, in seconds. On an H200 steps of 2 to 6 ms differed by
+up to 7.5 %, of 0.9 ms by 16 %, of 0.25 ms by 48 % (docs/noise.md): this is about twice as much.
+What ``perfcli noise`` stored takes its place."""
 FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
@@ -59,13 +61,14 @@ def find_floor(
     waits: bool = False,
 ) -> Floor:
     """Return the largest of the three. ``stored``: what ``perfcli noise`` found, with its source.
-    ``clock``: what tells the device's own time, where the floor is for that, and ``seconds``: how
-    long that is; else it is for the step's, of which ``waits`` says whether it waits for its
-    host."""
+    ``clock``: what tells the device's own time, where the floor is for that; else it is for the
+    step's, of which ``waits`` says whether it waits for its host. ``seconds``: how long either
+    is."""
     of_graph = ASSUMED_OF_SHORT_GRAPH if seconds < SHORT_GRAPH_SECONDS else ASSUMED_OF_GRAPH
     known = [(of_graph if clock == "graph" else ASSUMED[device], "assumed")]
     if waits and stored is None:
-        known.append((ASSUMED_WAITING, "assumed of a step that waits for its host"))
+        of_host = ASSUMED_WAITING + ASSUMED_WAITING_SECONDS / seconds
+        known.append((of_host, "assumed of a step that waits for its host"))
     if stored is not None:
         known.append(stored)
     controls = [control for control in controls if control.base]

@@ -181,7 +181,9 @@ def judge_clocks(
     timing = replace(timing, device=own, device_floor=of_device, device_clock=clock)
     if (timing.waiting or 0.0) < WAITS:
         return timing
-    found = floor.find_floor(device, controls, stored_floor, waits=True)
+    found = floor.find_floor(
+        device, controls, stored_floor, seconds=statistics.median(steps.base), waits=True
+    )
     return replace(timing, step=verdict.judge_step(steps, seconds, found), floor=found)
 
 

@@ -207,9 +207,11 @@ def test_a_step_that_waits_and_looks_changed_is_measured_on() -> None:
 
 
 def test_a_step_that_waits_has_the_floor_of_two_processes() -> None:
-    for share, least in ((0.4, 0.09), (0.95, 0.01)):  # twice 4.4 %, see docs/noise.md
+    # 8 % and 0.2 ms of 6.74 ms (e^-5 s); see docs/noise.md
+    for share, least in ((0.4, 0.08 + 2e-4 / math.exp(-5)), (0.95, 0.01)):
         rounds = [*steps(1e-4, 60, "step"), *steps(1e-4, 60, "device", -5 + math.log(share))]
-        assert judge_clocks(rounds, "cuda", "graph").floor.relative == least
+        found = judge_clocks(rounds, "cuda", "graph").floor.relative
+        assert found == pytest.approx(least, rel=1e-3)
         stored = judge_clocks(rounds, "cuda", "graph", (), (0.012, "perfcli noise"))
         assert stored.floor.relative == 0.012
 
