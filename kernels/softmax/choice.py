@@ -41,6 +41,8 @@ class Choice:
     programs: int = 0
     """Blocks of a persistent grid; 0: one block per tile."""
     maxnreg: int | None = None
+    overlap: bool = False
+    """Of two launches, the second may start before the first has ended."""
     recompute: str = "no"
     backwards: bool = True
     keep: str = ""
@@ -104,6 +106,8 @@ def launch(
     grid: tuple[int, int, int],
     arguments: Mapping[str, str],
     constants: Mapping[str, Scalar],
+    *,
+    overlaps: bool = False,
 ) -> KernelLaunch:
     """Return one launch; pointers come from torch's allocator, whose blocks are aligned."""
     sizes = {
@@ -128,6 +132,7 @@ def launch(
         1,
         divisible_by_16=divisible,
         maxnreg=choice.maxnreg,
+        overlaps=overlaps,
     )
 
 

@@ -244,14 +244,14 @@ def _congruent_to(like: Tensor, other: Tensor) -> Tensor:
 
 
 def _workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str, Any]:
-    """Return the statistics of chunks, then of whole rows; or a word per chunk, zeroed."""
-    main = plan.launches[0] if plan.launches else None
-    if main is None or "CHUNK" not in main.constants or problem.operation == LOSS_GRADIENT:
+    """Return the statistics of chunks, then of whole rows; or a word per chunk."""
+    cut = next((each.constants["CHUNK"] for each in plan.launches if "CHUNK" in each.constants), 0)
+    if not cut or problem.operation == LOSS_GRADIENT:
         return {}
-    chunks = -(-problem.columns // int(str(main.constants["CHUNK"])))
+    chunks = -(-problem.columns // int(str(cut)))
     if plan.variant in TELLING:
         items = problem.rows * chunks
-        words = like.new_zeros(items, dtype=torch.int64)
+        words = like.new_empty(items, dtype=torch.int64)
         return {"items": items, "chunks": chunks, "words_ptr": words}
     names = ("sums_ptr",) if problem.operation in BACKWARD else ("peaks_ptr", "totals_ptr")
     room = statistics(like, len(names), problem.rows * (chunks + 1))

@@ -159,7 +159,9 @@ def _split_loss(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     chunks = _chunks_of(problem, choice)
     partial = {"peaks_ptr": "*fp32", "totals_ptr": "*fp32"}
     element = {"x_ptr": pointer(problem)}
-    constants = {**kept_constants(problem, choice), "CHUNK": choice.chunk}
+    constants = {
+        **kept_constants(problem, choice), "CHUNK": choice.chunk, "OVERLAP": choice.overlap
+    }  # fmt: skip
     del constants["DROP"]
     sizes = dict.fromkeys(("items", "chunks", "columns", "x_stride"), "i32")
     grid = (problem.rows * chunks, 1, 1)
@@ -175,16 +177,29 @@ def _split_loss(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         "split_loss",
         (problem.rows, 1, 1),
         arguments,
-        {"PARTS": parts(chunks)},
+        {"PARTS": parts(chunks), "OVERLAP": choice.overlap},
+        overlaps=choice.overlap,
     )
     return first, last
 
 
+WORDS_PER_BLOCK = 2048
+
+
 def in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     """Plan blocks that keep a part of a row each: one part per block, or a grid of ``programs``
-    that go from part to part."""
+    that go from part to part. A kernel before it clears the words in which they tell one another
+    what they found."""
     chunks = _chunks_of(problem, choice)
     items = problem.rows * chunks
+    clear = launch(
+        problem,
+        replace(choice, warps=4, maxnreg=None),
+        "clear_words",
+        (-(-items // WORDS_PER_BLOCK), 1, 1),
+        {"words_ptr": "*i64", "items": "i32"},
+        {"BLOCK": WORDS_PER_BLOCK, "OVERLAP": choice.overlap},
+    )
     first, sizes = _kept(problem, choice)
     arguments = {**first, "words_ptr": "*i64", "items": "i32", "chunks": "i32", **sizes}
     constants = {
@@ -194,10 +209,12 @@ def in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         "PARTS": parts(chunks),
         "CHUNK": choice.chunk,
         "PATIENCE": PATIENCE,
+        "OVERLAP": choice.overlap,
     }
     name = "parts_backward" if problem.operation in BACKWARD else "parts_forward"
     grid = (min(items, choice.programs or items), 1, 1)
-    return (launch(problem, choice, name, grid, arguments, constants),)
+    work = launch(problem, choice, name, grid, arguments, constants, overlaps=choice.overlap)
+    return clear, work
 
 
 FORWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {

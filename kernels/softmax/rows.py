@@ -30,6 +30,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .._overlap import INTERPRETED
+
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
@@ -196,9 +198,6 @@ def _row_statistics(
     if EDGE:
         top, weight = _with_edge(row, head, columns, top, weight, VECTOR)
     return top, weight
-
-
-INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 
 @triton.jit

@@ -24,9 +24,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .._overlap import INTERPRETED, await_previous, start_next
 from .._words import pack, unpack
 from .backward import _summand, gradient
-from .rows import INTERPRETED, _head_elements, join, normalise
+from .rows import _head_elements, join, normalise
 from .tiles import (
     base_of,
     comparable,
@@ -219,11 +220,19 @@ def _tell_statistics(
     tl.atomic_xchg(words_ptr + item, pack(top, weight), sem="relaxed")
 
 
+@triton.jit(do_not_specialize=["items"])
+def clear_words(words_ptr, items, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
+    """Write MISSING to all words, before ``parts_forward`` or ``parts_backward``."""
+    start_next(OVERLAP)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(words_ptr + at, tl.full([BLOCK], MISSING, tl.int64), mask=at < items)
+
+
 @triton.jit(do_not_specialize=["items", "chunks"])
 def parts_forward(
     x_ptr, y_ptr, words_ptr, items, chunks, columns, x_stride, y_stride,
     STREAMED: tl.constexpr, LOG: tl.constexpr, PARTS: tl.constexpr, CHUNK: tl.constexpr,
-    PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr,
+    PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr, OVERLAP: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
     PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr,
     KEEP: tl.constexpr, DROP: tl.constexpr,
@@ -239,6 +248,7 @@ def parts_forward(
         x_ptr, x_ptr, start, items, chunks, columns, x_stride, x_stride, nothing_of(KIND),
         float("-inf"), LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
     )  # fmt: skip
+    await_previous(OVERLAP)
     if STREAMED:
         for item in tl.range(start, items, step, num_stages=1):
             _tell_statistics(
@@ -311,7 +321,7 @@ def _finish_backward(
 def parts_backward(
     y_ptr, dy_ptr, dx_ptr, words_ptr, items, chunks, columns, saved_stride, dy_stride, dx_stride,
     STREAMED: tl.constexpr, LOG: tl.constexpr, PARTS: tl.constexpr, CHUNK: tl.constexpr,
-    PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr,
+    PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr, OVERLAP: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
     PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr,
     KEEP: tl.constexpr, DROP: tl.constexpr,
@@ -329,6 +339,7 @@ def parts_backward(
         dy_ptr, dy_ptr, start, items, chunks, columns, dy_stride, dy_stride, 0, 0.0,
         LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
     )  # fmt: skip
+    await_previous(OVERLAP)
     if STREAMED:
         for item in tl.range(start, items, step, num_stages=1):
             _tell_sum(
@@ -363,11 +374,12 @@ def parts_backward(
 @triton.jit(do_not_specialize=["items", "chunks"])
 def parts_statistics(
     x_ptr, peaks_ptr, totals_ptr, items, chunks, columns, x_stride,
-    CHUNK: tl.constexpr, ASSEMBLY: tl.constexpr,
+    CHUNK: tl.constexpr, ASSEMBLY: tl.constexpr, OVERLAP: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
     PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     """Write peak and total of a part, for a kernel that comes after this one: nobody waits."""
+    start_next(OVERLAP)
     TILES: tl.constexpr = CHUNK // (LANES * VECTOR)
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     item = tl.program_id(0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .._overlap import await_previous
 from .backward import _row_sum, _write_gradient
 from .looped import _row_at, load_logit, write_loss
 from .rows import (
@@ -141,10 +142,12 @@ def split_loss(
     x_stride,
     ignored,
     PARTS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     row = _row_at(x_ptr, x_stride, 1, False)
     target = tl.load(target_ptr + tl.program_id(0))
     logit = load_logit(row, target, columns)
+    await_previous(OVERLAP)
     peak, total = combine(peaks_ptr, totals_ptr, chunks, PARTS)
     write_loss(tl.program_id(0), True, logit, target, loss_ptr, lse_ptr, peak, total, ignored)
 

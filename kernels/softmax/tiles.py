@@ -26,9 +26,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .._overlap import INTERPRETED
 from .backward import _summand, gradient
 from .rows import (
-    INTERPRETED,
     LOG2_E,
     _above_minus_infinity,
     _edge_columns,

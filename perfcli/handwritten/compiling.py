@@ -139,6 +139,7 @@ def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
         triton.__version__,
         sys.version.split()[0],
         *([] if launch.maxnreg is None else [f"maxnreg {launch.maxnreg}"]),
+        *(["overlaps"] if launch.overlaps else []),
     ]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return cache_dir / "kernels" / key[:2] / f"{key}.json.z"
@@ -159,10 +160,15 @@ def _build(source: Any, asked: LaunchToCompile) -> Any:
     )
 
 
-def _options(launch: KernelLaunch) -> dict[str, int]:
-    """Return Triton's options, as the launch itself gives them."""
-    found = {"num_warps": launch.num_warps, "num_stages": launch.num_stages}
-    return found if launch.maxnreg is None else {**found, "maxnreg": launch.maxnreg}
+def _options(launch: KernelLaunch) -> dict[str, Any]:
+    """Return Triton's options, as the launch itself gives them. Triton's AMD backend does not know
+    the last two."""
+    found: dict[str, Any] = {"num_warps": launch.num_warps, "num_stages": launch.num_stages}
+    if launch.maxnreg is not None:
+        found["maxnreg"] = launch.maxnreg
+    if launch.overlaps:
+        found["launch_pdl"] = True
+    return found
 
 
 def _gpu(target: Target) -> Any:

@@ -44,6 +44,9 @@ class KernelLaunch:
     """Arguments, pointers among them, that Triton may take for multiples of 16."""
     maxnreg: int | None = None
     """Registers of a thread that ptxas may use at most, NVIDIA alone; None: as many as it likes."""
+    overlaps: bool = False
+    """It may start before the launch before it has ended, and waits itself for what it needs of
+    that: NVIDIA alone, from compute capability 9 on."""
     shared_bytes: int | None = None
     """What the plan says the compiled kernel takes per block; None where no formula is known."""
 

@@ -29,7 +29,7 @@ def test_three_blocks_of_128_threads_share_the_registers_of_a_multiprocessor(
     target: str, programs: int
 ) -> None:
     plan = planned(2048, 262144, target=target)
-    (step,) = plan.launches
+    _, step = plan.launches
     assert step.grid == (programs, 1, 1)
     assert step.num_warps == 4
     assert step.maxnreg == 168  # 65536 / 384 = 170.7, in steps of 8
@@ -37,8 +37,8 @@ def test_three_blocks_of_128_threads_share_the_registers_of_a_multiprocessor(
 
 
 def test_no_more_programs_than_parts() -> None:
-    assert planned(5, 40000).launches[0].grid[0] <= 5 * 40
-    assert planned(396, 2048).launches[0].grid == (396, 1, 1)
+    assert planned(5, 40000).launches[-1].grid[0] <= 5 * 40
+    assert planned(396, 2048).launches[-1].grid == (396, 1, 1)
 
 
 @pytest.mark.parametrize("columns", [151936, 201088, 128256, 262144])
@@ -46,7 +46,7 @@ def test_no_more_programs_than_parts() -> None:
 def test_parts_are_of_one_length_and_programs_take_as_many(operation: str, columns: int) -> None:
     """At most 6 % of the tiles are beyond a row's end, at most 6 % of the programs idle."""
     for rows in (300, 4096):
-        (step,) = FAMILY.plan(Problem(operation, rows, columns), targets.get("h200"), None).launches
+        _, step = FAMILY.plan(Problem(operation, rows, columns), targets.get("h200"), None).launches
         tile = int(str(step.constants["LANES"])) * 8
         chunk = int(str(step.constants["CHUNK"]))
         parts = -(-columns // chunk)
@@ -59,13 +59,13 @@ def test_parts_are_of_one_length_and_programs_take_as_many(operation: str, colum
 def test_fewer_registers_give_a_thread_fewer() -> None:
     small = replace(targets.get("h200"), registers_per_sm=32768)
     plan = FAMILY.plan(Problem("softmax", 2048, 262144), small, "streamed")
-    assert plan.launches[0].grid[0] == 2 * 132
-    assert plan.launches[0].maxnreg == 128
+    assert plan.launches[-1].grid[0] == 2 * 132
+    assert plan.launches[-1].maxnreg == 128
 
 
 def test_shorter_parts_leave_room_for_a_fourth_block() -> None:
     """Of 50257 halves, a thread keeps two parts of ten vectors: 40 + 4 x 20 registers."""
-    (step,) = planned(2671, 50257).launches
+    _, step = planned(2671, 50257).launches
     assert step.grid[0] == 4 * 132
     assert step.maxnreg == 128
 
@@ -78,8 +78,8 @@ def test_many_long_rows_are_streamed(columns: int) -> None:
 
 
 def test_the_last_tiles_are_masked_where_a_row_does_not_fill_its_parts() -> None:
-    assert planned(4096, 262144).launches[0].constants["FULL"] == 16
-    assert planned(4096, 150264).launches[0].constants["FULL"] == 0
+    assert planned(4096, 262144).launches[-1].constants["FULL"] == 16
+    assert planned(4096, 150264).launches[-1].constants["FULL"] == 0
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_it_cannot_do_is_left_to_cooperative(plan: LaunchPlan, reason: str)
     assert plan.variant == "cooperative"
     assert plan.instead_of.startswith("streamed: ")
     assert reason in plan.instead_of
-    assert plan.launches[0].maxnreg is None
+    assert plan.launches[-1].maxnreg is None
 
 
 def test_rows_whose_outputs_lie_otherwise_are_split() -> None:
@@ -107,3 +107,17 @@ def test_what_cooperative_cannot_do_either_is_split() -> None:
     assert plan.variant == "split"
     assert "streamed: " in plan.instead_of
     assert "more than 1024 blocks" in plan.instead_of
+
+
+@pytest.mark.parametrize(("target", "overlaps"), [("h200", True), ("a100", False)])
+@pytest.mark.parametrize(
+    ("operation", "rows", "columns"),
+    [("softmax", 2671, 50257), ("softmax-backward", 877, 153136), ("cross-entropy", 300, 201088)],
+)
+def test_the_second_launch_starts_early_where_the_device_can(
+    target: str, overlaps: bool, operation: str, rows: int, columns: int
+) -> None:
+    first, last = FAMILY.plan(Problem(operation, rows, columns), targets.get(target), None).launches
+    assert (first.overlaps, last.overlaps) == (False, overlaps)
+    # Both sides of it: the first allows it, and the last waits for what the first writes.
+    assert first.constants["OVERLAP"] is last.constants["OVERLAP"] is overlaps

@@ -54,6 +54,13 @@ def test_without_divisibility_loads_are_as_narrow_as_an_element(tmp_path: Path) 
     assert made.global_loads == {"16": 16}
 
 
+def test_only_a_launch_that_starts_early_is_compiled_for_it(tmp_path: Path) -> None:
+    alone, early = asked("h100"), asked("h100", overlaps=True)
+    assert "launch_pdl" not in compiling._options(alone.launch)
+    assert compiling._options(early.launch)["launch_pdl"] is True
+    assert compile_launch(early, FAMILY, tmp_path).error == ""
+
+
 def test_what_was_compiled_is_kept_by_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
