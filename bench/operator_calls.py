@@ -8,8 +8,8 @@ and once with kernels that were never launched, and compares what its replay and
 (``reduce-overhead``) compute with eager calls.
 
 Without a GPU the lowest layer is a stand-in: tensors are on the CPU, Triton compiles for sm_90, and
-the driver's launcher returns at once. Everything above it is what runs on a GPU; what is missing is
-the driver's own launch (about 2 µs) and CUDA's allocator.
+the driver's C function returns at once. Everything above it is what runs on a GPU; what is missing
+is the driver's own launch (about 2 µs) and CUDA's allocator. Products are computed, though.
 """
 
 from __future__ import annotations
@@ -41,6 +41,19 @@ GOAL = 15.0
 """µs of host time that a call may take."""
 
 
+class Launcher:
+    """Is Python above a C function, as Triton's launchers are; the arguments of those are others in
+    each version."""
+
+    global_scratch_size = profile_scratch_size = 0
+
+    def __init__(self, launch: Callable[..., None]) -> None:
+        self.launch = launch
+
+    def __call__(self, *given: Any) -> None:
+        self.launch(*given[:6], given[7:9], given[9:])
+
+
 class StandIn:
     """Is a driver of Triton that launches nothing."""
 
@@ -51,11 +64,11 @@ class StandIn:
             get_device_properties=lambda _: {"max_shared_mem": 232448, "warpSize": 32},
         )
 
-    def launcher_cls(self, _source: Any, _metadata: Any) -> Callable[..., None]:
-        def launch(*_arguments: Any) -> None:
-            self.launches += 1
+    def launcher_cls(self, _source: Any, _metadata: Any) -> Launcher:
+        return Launcher(self.launch)
 
-        return launch
+    def launch(self, *_arguments: Any) -> None:
+        self.launches += 1
 
     def get_current_device(self) -> int:
         return 0
@@ -266,8 +279,6 @@ def main() -> None:
     print(f"{'':22}{names}   {names}")
     results: dict[str, Any] = {}
     for name, (ours, theirs, arguments) in list_operators().items():
-        if name == "linear_cross_entropy" and not ON_GPU:
-            continue  # its products would be computed here
         times = [time_three(ours, arguments), time_three(theirs, arguments)]
         results[name] = times
         print(f"{name:22}" + "   ".join("".join(f"{t:9.1f}" for t in each) for each in times))

@@ -11,27 +11,20 @@ planners choose kernels and launches at each call, from the tensors' sizes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
-
-import torch
 
 from perfcli.model import Target
 
 from . import calls, column_sum, cross_entropy, layernorm, linear_cross_entropy, rmsnorm, softmax
 
-SCHEMAS = {
-    **softmax.SCHEMAS,
-    **cross_entropy.SCHEMAS,
-    **linear_cross_entropy.SCHEMAS,
-    **rmsnorm.SCHEMAS,
-    **layernorm.SCHEMAS,
-    **column_sum.SCHEMAS,
-}
-"""Every operator that is meant to be called, without its namespace."""
+MODULES = (softmax, cross_entropy, linear_cross_entropy, rmsnorm, layernorm, column_sum)
+CALLS = SimpleNamespace(**{name: call for each in MODULES for name, call in each.CALLS.items()})
+"""What calls every operator that is meant to be called."""
 
 
 def register(target: Callable[[], Target]) -> Any:
-    """Return ``torch.ops.perfcli``; ``target`` says what launches are planned for, and is asked
+    """Return what calls the operators; ``target`` says what launches are planned for, and is asked
     once."""
     calls.plan_for(target)
-    return torch.ops.perfcli
+    return CALLS

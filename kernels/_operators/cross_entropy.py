@@ -16,11 +16,10 @@ from perfcli.errors import PerfcliError
 
 from ..softmax.code import IGNORED
 from .calls import as_rows, like, operator
-from .reduction import reduce_losses, spread_gradient
+from .reduction import check_reduction, fake_losses, reduce_losses, spread_gradient
 from .softmax import KERNELS
 
 SCHEMAS = {"cross_entropy": "(Tensor x, Tensor target, str reduction='mean') -> Tensor"}
-REDUCTIONS = ("mean", "sum", "none")
 
 
 def _compute(x: Tensor, target: Tensor, reduction: str = "mean") -> tuple[Tensor, Tensor, Tensor]:
@@ -35,8 +34,7 @@ def _compute(x: Tensor, target: Tensor, reduction: str = "mean") -> tuple[Tensor
 
 
 def _check(x: Tensor, target: Tensor, reduction: str) -> None:
-    if reduction not in REDUCTIONS:
-        raise PerfcliError(f"reduction is {', '.join(REDUCTIONS)}, not {reduction!r}")
+    check_reduction(reduction)
     if target.shape != x.shape[:-1] or target.dtype != torch.int64:
         raise PerfcliError(
             f"expected int64 targets of shape {tuple(x.shape[:-1])} for logits of "
@@ -46,19 +44,15 @@ def _check(x: Tensor, target: Tensor, reduction: str) -> None:
 
 def _fake(x: Tensor, target: Tensor, reduction: str = "mean") -> tuple[Tensor, Tensor, Tensor]:
     _check(x, target, reduction)
-    lse = x.new_empty(target.shape, dtype=torch.float32)
-    whole = reduction == "none"
-    loss = x.new_empty(target.shape if whole else (), dtype=torch.float32)
-    return loss, lse, x.new_empty((0,) if whole else (), dtype=torch.float32)
+    return fake_losses(x, target, reduction)
 
 
 def _gradient(dloss: Tensor, x: Tensor, target: Tensor, lse: Tensor, scale: Tensor) -> Tensor:
-    rows = dloss.reshape(-1).contiguous() if scale.numel() == 0 else None
     tensors = {
         "x": as_rows("x", x),
         "target": target.reshape(-1).contiguous(),
         "lse": lse.reshape(-1).contiguous(),
-        "dloss": spread_gradient(dloss, scale, target.numel()) if rows is None else rows,
+        "dloss": spread_gradient(dloss, scale, target.numel()),
     }
     return KERNELS("cross-entropy-backward", tensors, {})["dx"].view(x.shape)
 
@@ -87,8 +81,8 @@ def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> 
 def _differentiate(ctx: Any, dloss: Tensor | None, *_others: None) -> Any:
     if dloss is None:
         return None, None, None
-    return GRADIENT(dloss, *ctx.saved_tensors), None, None
+    return GRADIENT.call(dloss, *ctx.saved_tensors), None, None
 
 
 PARTS.register_autograd(_differentiate, setup_context=_setup)
-PARTS.define_first("cross_entropy", SCHEMAS["cross_entropy"])
+CALLS = {"cross_entropy": PARTS.define_first("cross_entropy", SCHEMAS["cross_entropy"])}

@@ -2,20 +2,21 @@
 
 ``torch.library.custom_op`` does that too, in Python code that takes longer than a kernel's launch.
 Here a call goes through torch's dispatcher into one Python function for autograd, and from there
-straight to the kernels, if there is nothing between the two (a mode, a subclass of Tensor). All of
-it is torch's public interface, 2.11 to 2.13.
+straight to the kernels, if there is nothing between the two (a mode, a subclass of Tensor). Calls
+from Python pass even the dispatcher, if nothing else could have a say: ``direct.py``.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .replay import make_replay
+from .direct import make_direct
+from .replay import Replay
 
 NAMESPACE = "perfcli"
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
@@ -33,24 +34,22 @@ class Operator:
     ) -> None:
         self.name = f"{NAMESPACE}::{name}"
         self._names = [self.name]
-        self._run = make_replay(function, schema)
-        self._defaults = _defaults_of(function)
+        self._run = Replay(function, schema)
         self._below: dict[int, Any] = {}
         _LIBRARY.define(f"{name}{schema}", tags=torch.Tag.pt2_compliant_tag)
         self._called: Any = getattr(torch.ops.perfcli, name).default
         _LIBRARY.impl(name, self._run, "CompositeExplicitAutograd")
         torch.library.register_fake(self.name, fake, lib=_LIBRARY)
         self._listed = "Tensor[]" in schema.split("->")[0]
-        self._node = self._make_node(_keep_nothing, self._refuse)
+        self.register_autograd(self._refuse, setup_context=_keep_nothing)
         call = self._differentiate_list if self._listed else self._differentiate
         _LIBRARY.impl(name, call, "Autograd", with_keyset=True)
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self._called(*arguments)
-
     def register_autograd(self, gradient: Gradient, *, setup_context: Setup) -> None:
-        """Give it a gradient, as ``torch.library.register_autograd`` would."""
-        self._node = self._make_node(setup_context, gradient)
+        """Give it a gradient, as ``torch.library.register_autograd`` would. Then ``call`` calls
+        it."""
+        self._node = _make_node(setup_context, gradient, self._listed)
+        self.call = make_direct(self._run, self._called, self._node)
 
     def register_autocast(self, dtype: torch.dtype) -> None:
         """Cast floating-point arguments to a dtype where autocast is enabled; also of the operators
@@ -59,10 +58,15 @@ class Operator:
             for device in ("cuda", "cpu"):
                 torch.library.register_autocast(name, device, dtype, lib=_LIBRARY)
 
-    def define_first(self, name: str, schema: str) -> None:
-        """Define an operator with the same arguments that returns the first output alone."""
+    def define_first(
+        self, name: str, schema: str, cast: Callable[..., Sequence[Any]] | None = None
+    ) -> Callable[..., Any]:
+        """Define an operator with the same arguments that returns the first output alone, and
+        return what calls it. ``cast`` does what autocast asks for, if it is enabled."""
 
         def call(keyset: Any, *arguments: Any) -> Any:
+            if cast is not None:
+                arguments = tuple(cast(*arguments))
             if self._find_below(keyset) is None:
                 return self._differentiate(keyset, *arguments)[0]
             return self._called(*arguments)[0]
@@ -70,25 +74,24 @@ class Operator:
         _LIBRARY.define(f"{name}{schema}", tags=torch.Tag.pt2_compliant_tag)
         _LIBRARY.impl(name, call, "CompositeImplicitAutograd", with_keyset=True)
         self._names.append(f"{NAMESPACE}::{name}")
+        self._run.first = {}
+        called = getattr(torch.ops.perfcli, name).default
+        return make_direct(self._run, called, self._node, self._run.first)
 
     def _differentiate(self, keyset: Any, *arguments: Any) -> Any:
-        below = self._find_below(keyset)
+        run = self._find_run(keyset)
         if torch.is_grad_enabled():
             for each in arguments:
                 if isinstance(each, Tensor) and each.requires_grad:
-                    left_out = self._defaults[len(arguments) :]
-                    return self._node.apply(*arguments, *left_out, below)
-        return (
-            self._run(*arguments) if below is None else self._called.redispatch(below, *arguments)
-        )
+                    left_out = self._run.defaults[len(arguments) :]
+                    return self._node.apply(run, *arguments, *left_out)
+        return run(*arguments)
 
     def _differentiate_list(self, keyset: Any, tensors: Sequence[Tensor]) -> Any:
-        """Hand autograd the tensors of the only argument one by one: it does not look into
-        lists."""
-        below = self._find_below(keyset)
+        run = self._find_run(keyset)
         if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
-            return self._node.apply(*tensors, below)
-        return self._run(tensors) if below is None else self._called.redispatch(below, tensors)
+            return self._node.apply(run, *tensors)
+        return run(tensors)
 
     def _find_below(self, keyset: Any) -> Any:
         """Return the dispatch keys below autograd; nothing if the kernels come next."""
@@ -97,25 +100,10 @@ class Operator:
             self._below[number] = _below_autograd(keyset)
         return self._below[number]
 
-    def _make_node(self, setup: Setup, gradient: Gradient) -> Any:
-        run, called, listed = self._run, self._called, self._listed
-
-        class Node(torch.autograd.Function):  # type: ignore[misc]
-            @staticmethod
-            def forward(ctx: Any, *arguments: Any) -> Any:
-                given, below = arguments[:-1], arguments[-1]
-                if listed:
-                    given = (given,)
-                result = run(*given) if below is None else called.redispatch(below, *given)
-                setup(ctx, given, result)
-                return result
-
-            @staticmethod
-            def backward(ctx: Any, *gradients: Any) -> Any:
-                found = gradient(ctx, *gradients)
-                return (*found, None) if isinstance(found, tuple | list) else (found, None)
-
-        return Node
+    def _find_run(self, keyset: Any) -> Callable[..., Any]:
+        """Return what computes the outputs, below autograd."""
+        below = self._find_below(keyset)
+        return self._run if below is None else partial(self._called.redispatch, below)
 
     def _refuse(self, _ctx: Any, *_gradients: Any) -> Any:
         raise RuntimeError(
@@ -123,14 +111,29 @@ class Operator:
         )
 
 
+def _make_node(setup: Setup, gradient: Gradient, listed: bool) -> Any:
+    """Return autograd's function of ``run``, which computes the outputs, and its arguments; of a
+    list's tensors one by one: autograd does not look into lists."""
+
+    class Node(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, run: Callable[..., Any], *given: Any) -> Any:
+            if listed:
+                given = (given,)
+            result = run(*given)
+            setup(ctx, given, result)
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            found = gradient(ctx, *gradients)
+            return (None, *found) if isinstance(found, tuple | list) else (None, found)
+
+    return Node
+
+
 def _keep_nothing(_ctx: Any, _arguments: tuple[Any, ...], _result: Any) -> None:
     """Keep nothing for a gradient that there is not."""
-
-
-def _defaults_of(function: Callable[..., Any]) -> tuple[Any, ...]:
-    """Return the default of every parameter; the dispatcher leaves out trailing arguments that have
-    theirs."""
-    return tuple(each.default for each in inspect.signature(function).parameters.values())
 
 
 def _below_autograd(keyset: Any) -> Any:

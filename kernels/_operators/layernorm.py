@@ -94,7 +94,6 @@ PLAIN = operator(
     _plain,
     lambda x, weight, bias, eps=1e-5: (like(x), *_statistics(x)),
 )
-PLAIN.define_first("layer_norm", SCHEMAS["layer_norm"])
 PLAIN_GRADIENT = operator(
     "layer_norm_backward",
     "(Tensor dy, Tensor x, Tensor weight, Tensor mean, Tensor rstd) -> (Tensor, Tensor, Tensor)",
@@ -126,7 +125,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 def _differentiate(ctx: Any, dy: Tensor | None, *_: Any) -> Any:
     if dy is None:
         return None, None, None, None
-    return *PLAIN_GRADIENT(dy, *ctx.saved_tensors), None
+    return *PLAIN_GRADIENT.call(dy, *ctx.saved_tensors), None
 
 
 def _residual_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -139,13 +138,18 @@ def _residual_differentiate(ctx: Any, dy: Tensor | None, dsum: Tensor | None, *_
     if dy is None:
         return dsum, dsum, None, None, None
     if dsum is None:
-        dx, dw, db = PLAIN_GRADIENT(dy, *ctx.saved_tensors)
+        dx, dw, db = PLAIN_GRADIENT.call(dy, *ctx.saved_tensors)
     else:
-        dx, dw, db = RESIDUAL_GRADIENT(dy, dsum, *ctx.saved_tensors)
+        dx, dw, db = RESIDUAL_GRADIENT.call(dy, dsum, *ctx.saved_tensors)
     return dx, dx, dw, db, None
 
 
-for _each in (PLAIN, RESIDUAL):
-    _each.register_autocast(torch.float32)
 PLAIN.register_autograd(_differentiate, setup_context=_setup)
 RESIDUAL.register_autograd(_residual_differentiate, setup_context=_residual_setup)
+CALLS = {
+    "layer_norm": PLAIN.define_first("layer_norm", SCHEMAS["layer_norm"]),
+    "native_layer_norm": PLAIN.call,
+    "layer_norm_residual": RESIDUAL.call,
+}
+for _each in (PLAIN, RESIDUAL):
+    _each.register_autocast(torch.float32)

@@ -6,6 +6,7 @@ The losses are float32, as those of ``cross_entropy``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,15 +17,14 @@ from perfcli.errors import PerfcliError
 from .. import linear_cross_entropy as family
 from ..linear_cross_entropy import code
 from .calls import FamilyKernels, as_rows, like, operator
-from .cross_entropy import REDUCTIONS
-from .dispatch import NAMESPACE
+from .reduction import check_reduction, fake_losses, reduce_losses, spread_gradient
 
-SCHEMAS = {
-    "linear_cross_entropy": "(Tensor x, Tensor weight, Tensor target, str reduction='mean', "
-    "int ignore_index=-100, float label_smoothing=0.0, float softcap=0.0) -> Tensor"
-}
+_ARGUMENTS = (
+    "(Tensor x, Tensor weight, Tensor target, str reduction='mean', int ignore_index=-100, "
+    "float label_smoothing=0.0, float softcap=0.0)"
+)
+SCHEMAS = {"linear_cross_entropy": f"{_ARGUMENTS} -> Tensor"}
 KERNELS = FamilyKernels(family.FAMILY, code)
-_SETTINGS = "int ignored, float smoothing, float softcap"
 
 
 def _tensors(x: Tensor, weight: Tensor, target: Tensor) -> dict[str, Tensor]:
@@ -47,17 +47,25 @@ def _settings(weight: Tensor, ignored: int, smoothing: float, softcap: float) ->
     return {"classes": weight.shape[0], **numbers}
 
 
-def _rows(
-    x: Tensor, weight: Tensor, target: Tensor, ignored: int, smoothing: float, softcap: float
-) -> tuple[Tensor, Tensor]:
-    settings = _settings(weight, ignored, smoothing, softcap)
-    found = KERNELS(family.FORWARD, _tensors(x, weight, target), settings)
-    return found["loss"].view(target.shape), found["lse"].view(target.shape)
-
-
-def _rows_fake(x: Tensor, weight: Tensor, target: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    shape = x.shape[:-1]
-    return (x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.float32))
+def _compute(
+    x: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    ignore_index: int = code.IGNORED,
+    label_smoothing: float = 0.0,
+    softcap: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    check_reduction(reduction)
+    tensors = _tensors(x, weight, target)
+    settings = _settings(weight, ignore_index, label_smoothing, softcap)
+    found = KERNELS(family.FORWARD, tensors, settings)
+    lse = found["lse"].view(target.shape)
+    if reduction == "none":
+        return found["loss"].view(target.shape), lse, x.new_empty(0, dtype=torch.float32)
+    mean = reduction == "mean"
+    loss, scale = reduce_losses(found["loss"], tensors["target"], ignore_index, mean)
+    return loss, lse, scale
 
 
 def _gradients(
@@ -66,71 +74,55 @@ def _gradients(
     weight: Tensor,
     target: Tensor,
     lse: Tensor,
+    scale: Tensor,
     ignored: int,
     smoothing: float,
     softcap: float,
 ) -> tuple[Tensor, Tensor]:
     tensors = _tensors(x, weight, target)
-    tensors |= {"lse": lse.reshape(-1), "dloss": dloss.reshape(-1).contiguous()}
+    tensors |= {"lse": lse.reshape(-1), "dloss": spread_gradient(dloss, scale, target.numel())}
     settings = _settings(weight, ignored, smoothing, softcap)
     found = KERNELS(family.BACKWARD, tensors, settings)
     return found["dx"].view(x.shape), found["dweight"]
 
 
-ROWS = operator(
-    "linear_cross_entropy_rows",
-    f"(Tensor x, Tensor weight, Tensor target, {_SETTINGS}) -> (Tensor, Tensor)",
-    _rows,
-    _rows_fake,
+PARTS = operator(
+    "linear_cross_entropy_parts",
+    f"{_ARGUMENTS} -> (Tensor, Tensor, Tensor)",
+    _compute,
+    lambda x, _, target, reduction="mean", *_rest: fake_losses(x, target, reduction),
 )
 GRADIENTS = operator(
     "linear_cross_entropy_backward",
-    f"(Tensor dloss, Tensor x, Tensor weight, Tensor target, Tensor lse, {_SETTINGS}) "
-    "-> (Tensor, Tensor)",
+    "(Tensor dloss, Tensor x, Tensor weight, Tensor target, Tensor lse, Tensor scale, int ignored, "
+    "float smoothing, float softcap) -> (Tensor, Tensor)",
     _gradients,
     lambda dloss, x, weight, *_: (like(x), like(weight)),
 )
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.ignored, ctx.smoothing, ctx.softcap = inputs
-    ctx.mark_non_differentiable(output[1])
-    ctx.save_for_backward(*tensors, output[1])
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, weight, target, _, *ctx.settings = inputs
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, weight, target, *output[1:])
 
 
-def _differentiate(ctx: Any, dloss: Tensor, _dlse: Tensor) -> Any:
-    found = GRADIENTS(dloss, *ctx.saved_tensors, ctx.ignored, ctx.smoothing, ctx.softcap)
-    return (*found, None, None, None, None)
+def _differentiate(ctx: Any, dloss: Tensor | None, *_: None) -> Any:
+    if dloss is None:
+        return (None,) * 7
+    return (*GRADIENTS.call(dloss, *ctx.saved_tensors, *ctx.settings), *(None,) * 5)
 
 
-ROWS.register_autograd(_differentiate, setup_context=_setup)
-
-
-def linear_cross_entropy(
-    x: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    reduction: str = "mean",
-    ignore_index: int = code.IGNORED,
-    label_smoothing: float = 0.0,
-    softcap: float = 0.0,
-) -> Tensor:
-    """Compute the loss by the operator for rows and torch's own, which have the gradient."""
-    if reduction not in REDUCTIONS:
-        raise PerfcliError(f"reduction is {', '.join(REDUCTIONS)}, not {reduction!r}")
-    if torch.is_autocast_enabled(x.device.type):  # as a linear layer, whose work it does
+def _cast(x: Tensor, weight: Tensor, *others: Any) -> Sequence[Any]:
+    """Cast as autocast does for a linear layer, whose work this is."""
+    if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
-        x, weight = x.to(dtype), weight.to(dtype)
-    losses: Tensor = torch.ops.perfcli.linear_cross_entropy_rows(
-        x, weight, target, ignore_index, label_smoothing, softcap
-    )[0]
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    return losses.sum() / (target != ignore_index).sum()
+        return x.to(dtype), weight.to(dtype), *others
+    return x, weight, *others
 
 
-_NAME = "linear_cross_entropy"
-torch.library.define(f"{NAMESPACE}::{_NAME}", SCHEMAS[_NAME])
-torch.library.impl(f"{NAMESPACE}::{_NAME}", "CompositeImplicitAutograd", linear_cross_entropy)
+PARTS.register_autograd(_differentiate, setup_context=_setup)
+CALLS = {
+    name: PARTS.define_first(name, schema, cast=_cast) for name, schema in SCHEMAS.items()
+}

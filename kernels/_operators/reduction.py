@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan
 
 from .._launching import launch
@@ -20,6 +21,7 @@ from .._launching import launch
 _MOST_ROWS = 1 << 17
 """What one block adds in a few µs; more rows are added by torch's operators."""
 _BLOCK = 2048
+REDUCTIONS = ("mean", "sum", "none")
 
 
 @triton.jit
@@ -62,6 +64,21 @@ def function(name: str) -> Any:
     return {"reduce": reduce, "spread": spread}[name]
 
 
+def check_reduction(reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise PerfcliError(f"reduction is {', '.join(REDUCTIONS)}, not {reduction!r}")
+
+
+def fake_losses(x: Tensor, target: Tensor, reduction: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what an operator of losses returns, without values: the loss, each row's logarithm of
+    its sum of exponentials, and what the losses' sum was multiplied by (nothing: not summed)."""
+    check_reduction(reduction)
+    lse = x.new_empty(target.shape, dtype=torch.float32)
+    whole = reduction == "none"
+    loss = x.new_empty(target.shape if whole else (), dtype=torch.float32)
+    return loss, lse, x.new_empty((0,) if whole else (), dtype=torch.float32)
+
+
 def reduce_losses(
     losses: Tensor, targets: Tensor, ignored: int, mean: bool
 ) -> tuple[Tensor, Tensor]:
@@ -85,7 +102,10 @@ def reduce_losses(
 
 
 def spread_gradient(gradient: Tensor, scale: Tensor, rows: int) -> Tensor:
-    """Return the gradient of each row's loss, from that of what they were reduced to."""
+    """Return the gradient of each row's loss, from that of what they were reduced to; it is theirs
+    if there is no scale."""
+    if scale.numel() == 0:
+        return gradient.reshape(-1).contiguous()
     out = torch.empty(rows, dtype=torch.float32, device=gradient.device)
     if rows == 0:
         return out

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -33,117 +33,175 @@ _RECORDS = 4096
 """Kept for each operator; a model with dynamic shapes makes one for each shape."""
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _READING = ("__index__", "__int__", "__invert__", "__iter__", "__init__")
+_APART = 256
+"""Bytes at whose multiples the parts of scratch memory begin."""
+_FAST_EMPTY = {
+    device: getattr(torch._C._dynamo.guards, f"_empty_strided_{device}", None)
+    for device in ("cuda", "cpu")
+}
+"""What Inductor's code makes tensors with, in half the time; on the current device."""
+_STREAM = object()
+"""Stands for the current stream among a launcher's arguments."""
 _RUNTIME = triton.knobs.runtime
 _ENTER, _EXIT = _RUNTIME.launch_enter_hook, _RUNTIME.launch_exit_hook
-_ENTERED: Sequence[Any] = getattr(_ENTER, "calls", ())
-_EXITED: Sequence[Any] = getattr(_EXIT, "calls", ())
+_WATCHES = {
+    "runtime": _RUNTIME,
+    "enter": _ENTER,
+    "leave": _EXIT,
+    "entered": getattr(_ENTER, "calls", ()),
+    "left": getattr(_EXIT, "calls", ()),
+}
+IS_WATCHED = (
+    "(runtime.launch_enter_hook is not enter or runtime.launch_exit_hook is not leave "
+    "or entered or left)"
+)
+"""Whether somebody wants to be told of every launch; an expression of what ``define`` knows."""
+_LAYOUT = "{0}.shape, {0}.stride(), {0}.dtype, {0}.get_device(), {0}.data_ptr() % " + str(ALIGNMENT)
+"""All of a tensor that kernels and copies depend on."""
+Record = Callable[..., Any]
+Key = tuple[Any, ...]
+Records = dict[Key, Record]
 
 
-def make_replay(function: Callable[..., Any], schema: str) -> Callable[..., Any]:
-    """Return a function that calls another one, and is as fast as it can be from the second call
-    with the same layout on.
+class Replay:
+    """Calls a function of tensors, and is as fast as it can be from the second call with the same
+    layout on.
 
-    It is written for the schema: a loop over arguments takes twice as long.
+    Its code is written for the schema: a loop over arguments takes twice as long.
     """
-    parameters = [each.split("=")[0].split() for each in _take_parameters(schema)]
-    defaults = tuple(each.default for each in inspect.signature(function).parameters.values())
-    function = _keep_from_autocast(function)
-    records: dict[tuple[Any, ...], Callable[..., Any] | None] = {}
 
-    def call_slowly(key: tuple[Any, ...], *arguments: Any) -> Any:
-        if _is_watched() or records.get(key, function) is None:
-            return function(*arguments)
+    def __init__(self, function: Callable[..., Any], schema: str) -> None:
+        self.parameters = [each.split("=")[0].split() for each in _take_parameters(schema)]
+        """The type and the name of each."""
+        self.defaults = tuple(
+            each.default for each in inspect.signature(function).parameters.values()
+        )
+        self.given = ", ".join(name for _, name in self.parameters)
+        self.direct: Records = {}
+        """What repeats a call while no autocast is enabled."""
+        self.first: Records | None = None
+        """The same for the first of several outputs, if that is wanted: the others are scratch
+        memory."""
+        self._records: dict[Key, Record | None] = {}
+        self._function = _keep_from_autocast(function)
+        self._call = self._write_call()
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+    def write_key(self) -> str:
+        """Return the expression of all that a call depends on."""
+        listed = f"*[({_LAYOUT.format('t')}) for t in {{0}}]"
+        how = {"Tensor": _LAYOUT, "Tensor[]": listed}
+        return f"({', '.join(how.get(kind, '{0}').format(name) for kind, name in self.parameters)},)"
+
+    def _write_call(self) -> Callable[..., Any]:
+        text = f"""
+def call(*arguments):
+    {self.given}, = arguments if len(arguments) == {len(self.parameters)} else fill(arguments)
+    key = {self.write_key()}
+    found = get(key)
+    if found is None or {IS_WATCHED}:
+        return call_slowly(key, {self.given})
+    return found({self.given})
+"""
+        names = {
+            "fill": lambda arguments: (*arguments, *self.defaults[len(arguments) :]),
+            "get": self._records.get,
+            "call_slowly": self._call_slowly,
+        }
+        return define("call", text, names)
+
+    def _call_slowly(self, key: Key, *arguments: Any) -> Any:
+        if eval(IS_WATCHED, dict(_WATCHES)) or self._records.get(key, self._function) is None:
+            return self._function(*arguments)
         recorder = _Recorder()
         own = [recorder.take_argument(each) for each in arguments]
         with recorder, _launching.watch_launches(recorder.note_launch):
-            result = function(*own)
-        if len(records) >= _RECORDS:
-            records.clear()
-        records[key] = recorder.finish(result)
+            result = self._function(*own)
+        if len(self._records) >= _RECORDS:
+            for records in (self._records, self.direct, self.first or {}):
+                records.clear()
+        again = recorder.write_record(result)
+        if again is None:
+            self._records[key] = None
+            return result
+        self.direct[key] = again
+        if self.first is not None:
+            self.first[key] = recorder.write_record(result[0])
+        self._records[key] = _keep_from_autocast(again) if recorder.calls else again
         return result
 
-    layouts, tensors = [], []
-    for kind, name in parameters:
-        one = _LAYOUT.format(name)
-        listed = {"Tensor": one, "Tensor[]": f"*[({_LAYOUT.format('t')}) for t in {name}]"}
-        layouts.append(listed.get(kind, name))
-        if kind in listed:
-            tensors.append(name if kind == "Tensor" else f"*{name}")
-    given = ", ".join(name for _, name in parameters)
-    text = f"""
-def call(*arguments):
-    {given}, = arguments if len(arguments) == {len(parameters)} else fill(arguments)
-    key = ({", ".join(layouts)},)
-    found = get(key)
-    if found is None or is_watched():
-        return call_slowly(key, {given})
-    return found({", ".join(tensors)})
-"""
-    names: dict[str, Any] = {
-        "fill": lambda arguments: (*arguments, *defaults[len(arguments) :]),
-        "get": records.get,
-        "is_watched": _is_watched,
-        "call_slowly": call_slowly,
-    }
-    exec(text, names)
-    call: Callable[..., Any] = names["call"]
-    return call
 
-
-_LAYOUT = "{0}.shape, {0}.stride(), {0}.dtype, {0}.get_device(), {0}.data_ptr() % " + str(ALIGNMENT)
-"""All of a tensor that kernels and copies depend on."""
+def define(name: str, text: str, names: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return the function of that name that a module's text defines, which knows ``names``."""
+    module = {**names, **_WATCHES}
+    exec(text, module)  # as dataclasses does: a loop over steps takes half as long again
+    found: Callable[..., Any] = module[name]
+    return found
 
 
 def _take_parameters(schema: str) -> list[str]:
     return schema.partition("->")[0].strip("() ").split(", ")
 
 
-def _is_watched() -> bool:
-    """Return whether somebody wants to be told of every launch."""
-    if _RUNTIME.launch_enter_hook is _ENTER and _RUNTIME.launch_exit_hook is _EXIT:
-        return bool(_ENTERED or _EXITED)
-    return True
-
-
 class _Recorder(TorchFunctionMode):  # type: ignore[misc]
     """Notes every call of torch that makes or changes a tensor, and every launch.
 
-    A tensor has a number, and is called ``t3`` in the lines: first the arguments, then what was
-    made. Views have no numbers: a line that needs one makes it from the tensor in whose memory it
-    lies.
+    A tensor has a number, and is called ``t3`` in the lines, and its address ``p3``: first the
+    arguments, then what was made. Views have no numbers: a line that needs one makes it from the
+    tensor in whose memory it lies.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._made: list[Tensor] = []
         self._inputs = 0
+        self._parameters: list[str] = []
+        self._unpacking: list[str] = []
+        """Lines that take tensors out of lists."""
         self._number_of: dict[int, int] = {}
         """By the ``id`` of a tensor or view: the tensor in whose memory it lies."""
         self._alive: list[Tensor] = []
         self._lines: list[str] = []
-        self._empty: dict[int, int] = {}
-        """The line of each tensor that is made without values."""
+        self._makes: dict[int, list[int]] = {}
+        """The tensors that each line makes."""
+        self._empty: set[int] = set()
+        """Tensors that are made without values."""
         self._written: set[int] = set()
-        """What calls of torch take, in the shape that it has."""
-        self._names: dict[str, Any] = {"empty_like": torch.empty_like, "empty": torch.empty_strided}
-        self._calls = 0
+        """Tensors that calls of torch take, in the shape that they have."""
+        self._addressed: set[int] = set()
+        """Tensors whose addresses kernels take."""
+        self._names: dict[str, Any] = {"empty": torch.empty_strided}
+        self.calls = 0
         self._problem = ""
 
     def take_argument(self, argument: Any) -> Any:
         """Return an argument for the function, a tensor in an object of its own: the same one may
         be given twice today, and two others tomorrow."""
-        if isinstance(argument, list | tuple):
-            return [self.take_argument(each) for each in argument]
-        if isinstance(argument, Tensor):
-            argument = argument.detach()
-            self._add(argument)
-            self._inputs += 1
-        return argument
+        name = f"a{len(self._parameters)}"
+        listed = isinstance(argument, list | tuple)
+        tensors = [x.detach() for x in (argument if listed else [argument]) if isinstance(x, Tensor)]
+        if not tensors:
+            self._parameters.append(name)
+            return argument
+        names = ", ".join(f"t{self._number(each)}" for each in tensors)
+        self._inputs += len(tensors)
+        self._parameters.append(name if listed else names)
+        if listed:
+            self._unpacking.append(f"{names}, = {name}")
+        return tensors if listed else tensors[0]
 
     def _add(self, tensor: Tensor) -> str:
+        """Give a number to a tensor that the next line makes."""
+        number = self._number(tensor)
+        self._makes.setdefault(len(self._lines), []).append(number)
+        return f"t{number}"
+
+    def _number(self, tensor: Tensor) -> int:
         self._know(tensor, len(self._made))
         self._made.append(tensor)
-        return f"t{len(self._made) - 1}"
+        return len(self._made) - 1
 
     def _know(self, tensor: Tensor, number: int) -> None:
         self._number_of[id(tensor)] = number
@@ -171,7 +229,7 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         if _changes_argument(name) or "out" in kwargs or kwargs.get("inplace"):
             self._lines.append(self._write_call(func, args, kwargs))
         elif new and name in _EMPTY:
-            self._empty[len(self._made)] = len(self._lines)
+            self._empty.add(len(self._made))
             self._add(result)
             self._lines.append("")
         elif new:
@@ -207,7 +265,7 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         return None
 
     def _write_call(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        self._calls += 1
+        self.calls += 1
         given = [self._write(each) for each in args]
         given += [f"{name}={self._write(each)}" for name, each in kwargs.items()]
         return f"{self._name(func)}({', '.join(given)})"
@@ -222,14 +280,20 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         return self._name(value)
 
     def _write_tensor(self, tensor: Tensor) -> str:
+        self._written.add(self._find(tensor)[0])
+        return self._write_view(tensor)
+
+    def _write_view(self, tensor: Tensor) -> str:
         base, beyond = self._find(tensor)
-        self._written.add(base)
         whole = self._made[base]
         if not beyond and tensor.shape == whole.shape and tensor.stride() == whole.stride():
             return f"t{base}"
         size, stride = tuple(tensor.shape), tuple(tensor.stride())
-        offset = f"t{base}.storage_offset() + {beyond // whole.element_size()}"
-        return f"t{base}.as_strided({size}, {stride}, {offset})"
+        turned = (size[::-1], stride[::-1]) == (tuple(whole.shape), tuple(whole.stride()))
+        if turned and len(size) == 2 and not beyond:
+            return f"t{base}.t()"
+        offset = f", t{base}.storage_offset() + {beyond // whole.element_size()}" if beyond else ""
+        return f"t{base}.as_strided({size}, {stride}{offset})"
 
     def _find(self, tensor: Tensor) -> tuple[int, int]:
         """Return in which tensor's memory it lies, and how many bytes after its beginning."""
@@ -251,50 +315,49 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         if getattr(target, "backend", "") != "cuda":
             self._give_up("a kernel is not compiled, or not for NVIDIA")
             return
-        driver, index = triton.runtime.driver.active, self._made[0].get_device()
-        stream = self._name(partial(driver.get_current_stream, index))
-        run = self._name(partial(kernel.run, *(*grid, 1, 1)[:3]))
-        function, metadata = self._name(kernel.function), self._name(kernel.packed_metadata)
-        arguments = ", ".join(self._write_argument(each) for each in values)
-        self._lines.append(
-            f"{run}({stream}(), {function}, {metadata}, None, None, None, {arguments})"
-        )
+        head = (*(*grid, 1, 1)[:3], _STREAM, kernel.function, kernel.packed_metadata)
+        launcher, arguments = _find_launcher(kernel, [*head, None, None, None, *values])
+        written = ", ".join(self._write_argument(each) for each in arguments)
+        self._lines.append(f"{self._name(launcher)}({written})")
 
     def _write_argument(self, value: Any) -> str:
-        """Return the expression of a kernel's argument; Triton takes a number for a pointer."""
+        """Return the expression of a launcher's argument; Triton takes a number for a pointer."""
+        if value is _STREAM:
+            driver, index = triton.runtime.driver.active, self._made[0].get_device()
+            self._names |= {"stream": driver.get_current_stream, "index": index}
+            return "stream(index)"
+        if type(value) is tuple:
+            return f"({''.join(f'{self._write_argument(each)}, ' for each in value)})"
         if isinstance(value, TensorDescriptor):
             base, beyond = self._find(value.base)
+            self._written.add(base)
             if beyond:
                 self._give_up("a descriptor begins within a tensor")
             return f"{self._name(partial(_describe, copy.copy(value)))}(t{base})"
         if isinstance(value, Tensor):
             base, beyond = self._find(value)
-            return f"t{base}.data_ptr() + {beyond}" if beyond else f"t{base}.data_ptr()"
+            self._addressed.add(base)
+            return f"p{base} + {beyond}" if beyond else f"p{base}"
         return repr(value) if type(value) in (int, bool, str, type(None)) else self._name(value)
 
     # --- all of it --------------------------------------------------------------------------------
 
-    def finish(self, result: Any) -> Callable[..., Any] | None:
-        """Return what does all of it again; nothing where that is not possible."""
-        if not self._made:
+    def write_record(self, result: Any) -> Record | None:
+        """Return what does all of it again, and returns these outputs; nothing where that is not
+        possible."""
+        if not self._made or self._problem:
             return None
         outputs = result if isinstance(result, tuple) else (result,)
         for each in outputs:
             self._make_as_returned(each)
-        returned = ", ".join(self._write_tensor(each) for each in outputs)
-        for number, line in self._empty.items():
-            self._lines[line] = f"t{number} = {self._write_empty(self._made[number], number)}"
+        returned = ", ".join(map(self._write_view, outputs))
         if self._problem:
             return None
-        given = ", ".join(f"t{number}" for number in range(self._inputs))
         comma = "," if isinstance(result, tuple) else ""
-        body = [*self._lines, f"return {returned}{comma}"]
-        text = f"def again({given}):\n" + "\n".join(f"    {line}" for line in body)
-        exec(text, self._names)  # as dataclasses does: a loop over steps takes half as long again
-        again: Callable[..., Any] = self._names["again"]
-        if self._calls:
-            again = _keep_from_autocast(again)
-        return _run_on(self._made[0].device, again)
+        kept = self._written | {self._find(each)[0] for each in outputs}
+        body = [*self._write_body(kept), f"return {returned}{comma}"]
+        text = f"def again({', '.join(self._parameters)}):\n" + "\n".join(f"    {line}" for line in body)
+        return _run_on(self._made[0].device, define("again", text, self._names))
 
     def _make_as_returned(self, output: Tensor) -> None:
         """Let an empty tensor have the shape in which it is returned, if that is all of it."""
@@ -305,15 +368,57 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         if same and dense and base in self._empty and base not in self._written:
             self._made[base] = output
 
-    def _write_empty(self, made: Tensor, before: int) -> str:
-        """Return the fastest way to make it: like one that is there before."""
-        for number, each in enumerate(self._made[:before]):
-            same = made.shape == each.shape and made.stride() == each.stride()
-            if same and made.dtype == each.dtype and each.is_contiguous():
-                return f"empty_like(t{number})"
-        dtype, device = self._name(made.dtype), self._name(made.device)
-        size, stride = tuple(made.shape), tuple(made.stride())
-        return f"empty({size}, {stride}, dtype={dtype}, device={device})"
+    def _write_body(self, kept: Set[int]) -> list[str]:
+        """Return all lines; empty tensors that only kernels see are parts of one."""
+        scratch = sorted((self._empty & self._addressed) - kept)
+        inputs = (each for each in range(self._inputs) if each in self._addressed)
+        body = [*self._unpacking, *map(_write_address, inputs)]
+        body += self._write_scratch(scratch)
+        for number, line in enumerate(self._lines):
+            makes = self._makes.get(number, [])
+            if self._empty.isdisjoint(makes):
+                body.append(line)
+            elif not kept.isdisjoint(makes):
+                body.append(f"t{makes[0]} = {self._write_empty(self._made[makes[0]])}")
+            body += [_write_address(n) for n in makes if n in self._addressed and n not in scratch]
+        return body
+
+    def _write_scratch(self, numbers: Sequence[int]) -> list[str]:
+        if not numbers:
+            return []
+        places, end = [], 0
+        for each in numbers:
+            places.append(f"p{each} = scratch.data_ptr() + {end}")
+            end += -(-self._made[each].untyped_storage().nbytes() // _APART) * _APART
+        room = torch.empty(end, dtype=torch.uint8, device=self._made[numbers[0]].device)
+        return [f"scratch = {self._write_empty(room)}", *places]
+
+    def _write_empty(self, made: Tensor) -> str:
+        """Return the fastest way to make it; it lies on the device of the arguments, which is
+        current."""
+        size, stride, dtype = tuple(made.shape), tuple(made.stride()), self._name(made.dtype)
+        fast = _FAST_EMPTY.get(made.device.type) if made.device == self._made[0].device else None
+        if fast is not None:
+            return f"{self._name(fast)}({size}, {stride}, {dtype})"
+        return f"empty({size}, {stride}, dtype={dtype}, device={self._name(made.device)})"
+
+
+def _write_address(number: int) -> str:
+    return f"p{number} = t{number}.data_ptr()"
+
+
+def _find_launcher(kernel: Any, arguments: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+    """Return what launches a compiled kernel, and what it takes: the C function below Triton's
+    launcher, which only makes scratch memory, if the kernel has none."""
+    launcher = kernel.run
+    scratch = (getattr(launcher, f"{kind}_scratch_size", 1) for kind in ("global", "profile"))
+    if any(scratch) or not hasattr(launcher, "launch"):
+        return launcher, arguments
+    taken: list[Any] = []
+    probe = copy.copy(launcher)
+    probe.launch = lambda *given: taken.extend(given)
+    probe(*arguments)
+    return launcher.launch, taken
 
 
 def _changes_argument(name: str) -> bool:

@@ -90,7 +90,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _differentiate(ctx: Any, dy: Tensor) -> Any:
-    dx, dw = PLAIN_GRADIENT(dy, *ctx.saved_tensors, ctx.eps)
+    dx, dw = PLAIN_GRADIENT.call(dy, *ctx.saved_tensors, ctx.eps)
     return dx, dw, None
 
 
@@ -104,9 +104,9 @@ def _residual_differentiate(ctx: Any, dy: Tensor | None, dsum: Tensor | None) ->
     if dy is None:
         return dsum, dsum, None, None
     if dsum is None:
-        dx, dw = PLAIN_GRADIENT(dy, *ctx.saved_tensors, ctx.eps)
+        dx, dw = PLAIN_GRADIENT.call(dy, *ctx.saved_tensors, ctx.eps)
     else:
-        dx, dw = RESIDUAL_GRADIENT(dy, dsum, *ctx.saved_tensors, ctx.eps)
+        dx, dw = RESIDUAL_GRADIENT.call(dy, dsum, *ctx.saved_tensors, ctx.eps)
     return dx, dx, dw, None
 
 
@@ -114,3 +114,4 @@ for _each in (PLAIN, RESIDUAL):
     _each.register_autocast(torch.float32)
 PLAIN.register_autograd(_differentiate, setup_context=_setup)
 RESIDUAL.register_autograd(_residual_differentiate, setup_context=_residual_setup)
+CALLS = {"rms_norm": PLAIN.call, "rms_norm_residual": RESIDUAL.call}

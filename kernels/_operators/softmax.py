@@ -32,7 +32,7 @@ def _gradient(operation: str) -> Callable[[Tensor, Tensor], Tensor]:
     return gradient
 
 
-def _define(name: str, operation: str) -> None:
+def _define(name: str, operation: str) -> Callable[..., Any]:
     backward = operator(
         f"{name}_backward", _BACKWARD, _gradient(f"{operation}-backward"), lambda dy, y: like(y)
     )
@@ -43,11 +43,11 @@ def _define(name: str, operation: str) -> None:
 
     def differentiate(ctx: Any, dy: Tensor) -> Any:
         (y,) = ctx.saved_tensors
-        return backward(dy, y)
+        return backward.call(dy, y)
 
     forward.register_autograd(differentiate, setup_context=setup)
     forward.register_autocast(torch.float32)
+    return forward.call
 
 
-_define("softmax", "softmax")
-_define("log_softmax", "log-softmax")
+CALLS = {"softmax": _define("softmax", "softmax"), "log_softmax": _define("log_softmax", "log-softmax")}

@@ -106,17 +106,16 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     block = min(BLOCK, 1 << (chunk - 1).bit_length())
     element = _TRITON_TYPES[problem.dtype]
     arguments = {"logits_ptr": element, "target_ptr": "*i64"}
-    arrays: tuple[str, ...]
+    name, integers = "chunk_gradient", ["first", "columns", "stride"]
+    arrays: tuple[str, ...] = ("lse_ptr", "dloss_ptr")
     if problem.operation == FORWARD:
-        name, numbers = "chunk_statistics", {"cap": "fp32"}
-        arrays = ("peaks_ptr", "totals_ptr", "picked_ptr", "sums_ptr")
-    else:
-        name = "chunk_gradient"
-        numbers = {"cap": "fp32", "ignored": "i32", "kept": "fp32", "share": "fp32"}
-        arrays = ("lse_ptr", "dloss_ptr")
+        name = "chunk_statistics"
+        arrays = ("peaks_ptr", "totals_ptr", "picked_ptr", "sums_ptr", "loss_ptr", "lse_ptr")
+        integers.append("classes")
     arguments |= dict.fromkeys(arrays, "*fp32")
     pointers = tuple(arguments)
-    arguments |= {**dict.fromkeys(("first", "columns", "stride"), "i32"), **numbers}
+    arguments |= dict.fromkeys(integers, "i32")
+    arguments |= {"cap": "fp32", "ignored": "i32", "kept": "fp32", "share": "fp32"}
     constants: dict[str, Scalar] = {
         "CAPPED": setting(problem, "softcap") != 0,
         "SMOOTHED": setting(problem, "smoothing") != 0,

@@ -2,7 +2,8 @@
 # ruff: noqa: ANN001 (arguments of kernels have no Python types)
 """Folds a chunk of the logits into every row's statistics, or turns it into its gradient in place.
 
-A program has one row of the chunk. ``first`` is the chunk's first class.
+A program has one row of the chunk. ``first`` is the chunk's first class. The last chunk's statistics
+are all of the row's: with them come its loss and ``lse``, the logarithm of its sum of exponentials.
 
 Constants
     CHUNK, BLOCK      classes of a chunk, and of one load by the whole block
@@ -34,16 +35,17 @@ def _load(at, inside, cap, CAPPED: tl.constexpr):
     return x, slope
 
 
-@triton.jit(do_not_specialize=["first"])
+@triton.jit(do_not_specialize=["first", "classes"])
 def chunk_statistics(
-    logits_ptr, target_ptr, peaks_ptr, totals_ptr, picked_ptr, sums_ptr,
-    first, columns, stride, cap,
+    logits_ptr, target_ptr, peaks_ptr, totals_ptr, picked_ptr, sums_ptr, loss_ptr, lse_ptr,
+    first, columns, stride, classes, cap, ignored, kept, share,
     CAPPED: tl.constexpr, SMOOTHED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Fold a chunk into the maximum of a row, its sum of exponentials, and its sum; write the logit
-    of its target if it is in the chunk. The first chunk finds nothing there."""
+    """Fold a chunk into the maximum of a row, its sum of exponentials, its sum, and the logit of
+    its target, which is NaN where the target is no class. The first chunk finds nothing there."""
     row = tl.program_id(0)
-    target = tl.load(target_ptr + row) - first
+    named = tl.load(target_ptr + row)
+    target = named - first
     later = first > 0
     peak = tl.load(peaks_ptr + row, mask=later, other=float("-inf"))
     total = tl.load(totals_ptr + row, mask=later, other=0.0)
@@ -65,14 +67,26 @@ def chunk_statistics(
     base = tl.where(top == float("-inf"), 0.0, top)
     total = total * tl.exp2((peak - base) * LOG2_E)
     total += tl.sum(weights * tl.exp2((highest - base) * LOG2_E), axis=0)
-    tl.store(peaks_ptr + row, top)
-    tl.store(totals_ptr + row, total)
     there = (target >= 0) & (target < columns)
     x, _ = _load(logits + target, there, cap, CAPPED)
-    tl.store(picked_ptr + row, x, mask=there)
+    before = tl.load(picked_ptr + row, mask=later, other=float("nan"))
+    picked = tl.where(there, x, before)
+    total_of_logits = 0.0
     if SMOOTHED:
-        before = tl.load(sums_ptr + row, mask=later, other=0.0)
-        tl.store(sums_ptr + row, before + tl.sum(sums, axis=0))
+        total_of_logits = tl.load(sums_ptr + row, mask=later, other=0.0) + tl.sum(sums, axis=0)
+    if first + columns == classes:
+        lse = top + tl.log(total)
+        loss = lse - kept * picked
+        if SMOOTHED:
+            loss -= share * total_of_logits
+        tl.store(lse_ptr + row, lse)
+        tl.store(loss_ptr + row, tl.where(named == ignored, 0.0, loss))
+    else:
+        tl.store(peaks_ptr + row, top)
+        tl.store(totals_ptr + row, total)
+        tl.store(picked_ptr + row, picked)
+        if SMOOTHED:
+            tl.store(sums_ptr + row, total_of_logits)
 
 
 @triton.jit(do_not_specialize=["first"])

@@ -117,6 +117,7 @@ def run(problem: Problem, tensors: Tensors, plan: LaunchPlan) -> dict[str, Tenso
     smoothing, classes = setting(problem, "smoothing"), classes_of(problem)
     values = {
         **{f"{name}_ptr": tensor for name, tensor in tensors.items()},
+        "classes": classes,
         "cap": setting(problem, "softcap"),
         "ignored": _ignored(problem),
         "kept": 1.0 - smoothing,
@@ -136,17 +137,12 @@ def run(problem: Problem, tensors: Tensors, plan: LaunchPlan) -> dict[str, Tenso
 
     if problem.operation == BACKWARD:
         return _gradients(x, weight, chunk, launch)
-    room = x.new_empty((4, -(-problem.rows // 4) * 4), dtype=torch.float32)[:, : problem.rows]
-    peaks, totals, picked, sums = room
-    picked.fill_(float("nan"))  # of a target that is no class
-    values |= {"peaks_ptr": peaks, "totals_ptr": totals, "picked_ptr": picked, "sums_ptr": sums}
+    arrays = ("loss", "lse", "peaks", "totals", "picked", "sums")
+    rows = {name: x.new_empty(problem.rows, dtype=torch.float32) for name in arrays}
+    values |= {f"{name}_ptr": each for name, each in rows.items()}
     for first in range(0, classes, chunk):
         launch(first)
-    lse = peaks + totals.log()
-    loss = lse - (1.0 - smoothing) * picked
-    if smoothing:
-        loss -= smoothing / classes * sums
-    return {"loss": loss.masked_fill_(tensors["target"] == _ignored(problem), 0.0), "lse": lse}
+    return {"loss": rows["loss"], "lse": rows["lse"]}
 
 
 def _gradients(

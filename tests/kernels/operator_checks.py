@@ -27,6 +27,8 @@ from perfcli.errors import PerfcliError
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
 OPS = perfcli.operators.register()
+RAW = torch.ops.perfcli
+"""What torch's dispatcher knows."""
 _operator_calls = import_module("perfcli.kernels._operators.calls")
 EPS = 1e-5
 ROUNDING = {torch.float32: 2.0**-18, torch.bfloat16: 2.0**-6, torch.float16: 2.0**-9}
@@ -175,47 +177,47 @@ def gradient() -> Tensor:
 
 
 OPCHECKS: dict[str, Callable[[], tuple[Any, Sequence[Any]]]] = {
-    "softmax": lambda: (OPS.softmax, [gradient()]),
-    "log_softmax": lambda: (OPS.log_softmax, [gradient()]),
-    "softmax_backward": lambda: (OPS.softmax_backward, [rows(4, 19), rows(4, 19)]),
+    "softmax": lambda: (RAW.softmax, [gradient()]),
+    "log_softmax": lambda: (RAW.log_softmax, [gradient()]),
+    "softmax_backward": lambda: (RAW.softmax_backward, [rows(4, 19), rows(4, 19)]),
     **{
         f"cross_entropy_parts {how}": lambda how=how: (  # type: ignore[misc]
-            OPS.cross_entropy_parts,
+            RAW.cross_entropy_parts,
             [gradient(), targets((4,), 19), how],
         )
         for how in ("mean", "none")
     },
-    "cross_entropy": lambda: (OPS.cross_entropy, [gradient(), targets((4,), 19), "mean"]),
+    "cross_entropy": lambda: (RAW.cross_entropy, [gradient(), targets((4,), 19), "mean"]),
     "cross_entropy_backward": lambda: (
-        OPS.cross_entropy_backward,
+        RAW.cross_entropy_backward,
         [rows(1)[0], rows(4, 19), targets((4,), 19), rows(4), rows(1)[0]],
     ),
-    "linear_cross_entropy_rows": lambda: (
-        OPS.linear_cross_entropy_rows,
-        [gradient(), rows(33, 19).requires_grad_(), targets((4,), 33), -100, 0.1, 2.0],
+    "linear_cross_entropy_parts": lambda: (
+        RAW.linear_cross_entropy_parts,
+        [gradient(), rows(33, 19).requires_grad_(), targets((4,), 33), "mean", -100, 0.1, 2.0],
     ),
     "linear_cross_entropy_backward": lambda: (
-        OPS.linear_cross_entropy_backward,
-        [rows(4), rows(4, 19), rows(33, 19), targets((4,), 33), rows(4), -100, 0.0, 0.0],
+        RAW.linear_cross_entropy_backward,
+        [rows(1)[0], rows(4, 19), rows(33, 19), targets((4,), 33), rows(4), rows(1)[0], -100, 0.0, 0.0],
     ),
-    "rms_norm": lambda: (OPS.rms_norm, [gradient(), rows(19).requires_grad_(), 1e-5]),
+    "rms_norm": lambda: (RAW.rms_norm, [gradient(), rows(19).requires_grad_(), 1e-5]),
     "rms_norm_backward": lambda: (
-        OPS.rms_norm_backward,
+        RAW.rms_norm_backward,
         [rows(4, 19), rows(4, 19), rows(19), 1e-5],
     ),
     "layer_norm": lambda: (
-        OPS.native_layer_norm,
+        RAW.native_layer_norm,
         [gradient(), rows(19).requires_grad_(), rows(19).requires_grad_(), 1e-5],
     ),
     "layer_norm_residual_backward": lambda: (
-        OPS.layer_norm_residual_backward,
+        RAW.layer_norm_residual_backward,
         [rows(4, 19), rows(4, 19), rows(4, 19), rows(19), rows(4), rows(4).exp()],
     ),
     "rms_norm_residual": lambda: (
-        OPS.rms_norm_residual,
+        RAW.rms_norm_residual,
         [gradient(), rows(4, 19).requires_grad_(), rows(19).requires_grad_(), 1e-5],
     ),
-    "column_sum": lambda: (OPS.column_sum, [[gradient(), rows(4, 19)]]),
+    "column_sum": lambda: (RAW.column_sum, [[gradient(), rows(4, 19)]]),
 }
 
 

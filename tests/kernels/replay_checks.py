@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import torch
 import triton
-from operator_calls import list_operators, stand_in
+from operator_calls import Launcher, list_operators, stand_in
 from torch import Tensor
 
 DRIVER = stand_in()
@@ -67,7 +67,7 @@ def repeats() -> str:
         ran += 1
         return make_many(x, y, weights, scale)
 
-    call = replay.make_replay(counted, "(Tensor x, Tensor y, Tensor weights, float scale=2.0)")
+    call = replay.Replay(counted, "(Tensor x, Tensor y, Tensor weights, float scale=2.0)")
     same = normal(4, 6)
     for x, y in ((same, same), (normal(4, 6), normal(4, 6)), (normal(4, 6), normal(4, 6))):
         given = (x, y, normal(6, 5))
@@ -82,8 +82,8 @@ def repeats() -> str:
 def keep_launches() -> list[tuple[Any, ...]]:
     kept: list[tuple[Any, ...]] = []
 
-    def launcher(_source: Any, _metadata: Any) -> Callable[..., None]:
-        return lambda *arguments: kept.append(arguments)
+    def launcher(_source: Any, _metadata: Any) -> Launcher:
+        return Launcher(lambda *arguments: kept.append(arguments))
 
     DRIVER.launcher_cls = launcher  # type: ignore[method-assign]
     return kept
@@ -122,7 +122,7 @@ def launched(call: Callable[[], Any], tensors: Sequence[Tensor]) -> list[tuple[A
             return names.get(address, "elsewhere")
         return value
 
-    return [(*each[:4], *map(name, each[9:])) for each in KEPT]
+    return [(*each[:4], *map(name, each[-1])) for each in KEPT]
 
 
 def launches(name: str) -> str:
@@ -168,7 +168,7 @@ def hooks() -> str:
     try:
         KEPT.clear()
         ours(*given)
-        if len(KEPT) != 1 or hook not in KEPT[0][7].calls:
+        if len(KEPT) != 1 or hook not in KEPT[0][-2][0].calls:
             return f"the launcher got no hook: {KEPT}"
     finally:
         chain.remove(hook)
