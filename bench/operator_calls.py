@@ -1,6 +1,6 @@
 """Says how much host time a call of each operator takes, against torch's own operators.
 
-    python bench/operator_calls.py [--json FILE] [--check]
+    python bench/operator_calls.py [--json FILE] [--check | --only-check] [--operator NAME]…
 
 On a GPU the problems are so small that the device waits for the host, and the time per call is the
 host's. ``--check`` also captures a CUDA graph of each, forward and backward, once after warming up
@@ -37,6 +37,7 @@ import perfcli.operators  # noqa: E402
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
 ROWS, COLUMNS = (64, 1024) if ON_GPU else (2, 64)
+Operators = Mapping[str, tuple[Callable[..., Any], Callable[..., Any], list[Tensor]]]
 GOAL = 15.0
 """µs of host time that a call may take."""
 
@@ -93,7 +94,7 @@ def normal(*shape: int) -> Tensor:
     return torch.randn(shape, device=DEVICE, dtype=torch.bfloat16)
 
 
-def list_operators() -> Mapping[str, tuple[Callable[..., Any], Callable[..., Any], list[Tensor]]]:
+def list_operators() -> Operators:
     """Return ours, torch's and the arguments of each, those with gradients first."""
     ours = perfcli.operators.register()
     x, weight, residual = normal(ROWS, COLUMNS), normal(COLUMNS), normal(ROWS, COLUMNS)
@@ -136,7 +137,7 @@ def list_operators() -> Mapping[str, tuple[Callable[..., Any], Callable[..., Any
     }
 
 
-def time_call(call: Callable[[], Any], seconds: float = 0.3) -> float:
+def time_call(call: Callable[[], Any], seconds: float = 0.1) -> float:
     """Return µs per call: the least of several loops, since others use this machine."""
     for _ in range(5):
         call()
@@ -239,10 +240,10 @@ def compare(
     return ""
 
 
-def check_all() -> dict[str, dict[str, str]]:
+def check_all(operators: Operators) -> dict[str, dict[str, str]]:
     """Check every operator in turn; what raises is told like what differs."""
     results: dict[str, dict[str, str]] = {}
-    for name, (ours, _, arguments) in list_operators().items():
+    for name, (ours, _, arguments) in operators.items():
         width = COLUMNS - 24
         odd = [
             each[..., :width].contiguous() if each.is_floating_point() else each % width
@@ -268,6 +269,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--check", action="store_true", help="on a GPU: CUDA graphs, torch.compile")
+    parser.add_argument("--only-check", action="store_true", help="the same, and nothing is timed")
+    parser.add_argument("--operator", action="append", help="of these operators alone")
     given = parser.parse_args()
     torch.set_num_threads(1)
     made = None if ON_GPU else stand_in()
@@ -278,14 +281,21 @@ def main() -> None:
     names = "".join(f"{name:>9}" for name in ("no grad", "forward", "backward"))
     print(f"{'':22}{names}   {names}")
     results: dict[str, Any] = {}
-    for name, (ours, theirs, arguments) in list_operators().items():
+    operators = {
+        name: each
+        for name, each in list_operators().items()
+        if given.operator is None or name in given.operator
+    }
+    for name, (ours, theirs, arguments) in operators.items():
+        if given.only_check:
+            break
         times = [time_three(ours, arguments), time_three(theirs, arguments)]
         results[name] = times
         print(f"{name:22}" + "   ".join("".join(f"{t:9.1f}" for t in each) for each in times))
     if made is not None:
         print(f"{made.launches} launches went to the stand-in")
-    if given.check and ON_GPU:
-        results["checks"] = check_all()
+    if (given.check or given.only_check) and ON_GPU:
+        results["checks"] = check_all(operators)
     if given.json:
         given.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 

@@ -2,7 +2,7 @@
 
     import perfcli.operators
 
-    kernels = perfcli.operators.register()   # torch.ops.perfcli
+    kernels = perfcli.operators.register()
     y = kernels.rms_norm(x, weight, 1e-6)
 
 Needs torch and triton in this interpreter. docs/kernels.md says what there is.
@@ -24,8 +24,9 @@ INTERPRETED_AS = "h100"
 def register() -> Any:
     """Registers ``softmax``, ``log_softmax``, ``cross_entropy``, ``linear_cross_entropy``,
     ``rms_norm``, ``rms_norm_residual``, ``layer_norm``, ``native_layer_norm``,
-    ``layer_norm_residual`` and ``column_sum`` with torch, and gives ``torch.ops.perfcli``. May be
-    called again. Launches are planned for the first GPU that is visible.
+    ``layer_norm_residual`` and ``column_sum`` with torch, as ``torch.ops.perfcli``, and gives their
+    functions, which are the same operators and faster to call. May be called again. Launches are
+    planned for the first GPU that is visible.
 
     Raises:
         PerfcliError: torch or triton is not installed.

@@ -1,11 +1,12 @@
-"""Registers the hand-written kernels as operators of torch, ``torch.ops.perfcli.…``.
+"""Registers the hand-written kernels as operators of torch, ``torch.ops.perfcli.…``, and gives
+functions that call them.
 
 They have a fake implementation and a gradient, so they can stand in a model that is compiled with
 torch.compile, with static shapes or dynamic ones. To Inductor each is one opaque call: nothing is
 fused into it, which is what these kernels are for. Gradients of gradients are not there.
 
 ``perfcli.operators.register`` imports this module: importing it is what registers. The families'
-planners choose kernels and launches at each call, from the tensors' sizes.
+planners choose kernels and launches at the first call of each layout.
 """
 
 from __future__ import annotations

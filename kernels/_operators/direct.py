@@ -82,4 +82,4 @@ _PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
 def _is_strange(tensors: Any) -> bool:
-    return not _PLAIN.issuperset(map(type, tensors)) or any([each.is_neg() for each in tensors])
+    return not _PLAIN.issuperset(map(type, tensors)) or any(x.is_neg() for x in tensors)

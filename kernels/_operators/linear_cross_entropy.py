@@ -123,6 +123,4 @@ def _cast(x: Tensor, weight: Tensor, *others: Any) -> Sequence[Any]:
 
 
 PARTS.register_autograd(_differentiate, setup_context=_setup)
-CALLS = {
-    name: PARTS.define_first(name, schema, cast=_cast) for name, schema in SCHEMAS.items()
-}
+CALLS = {name: PARTS.define_first(name, schema, cast=_cast) for name, schema in SCHEMAS.items()}

@@ -93,7 +93,9 @@ class Replay:
         """Return the expression of all that a call depends on."""
         listed = f"*[({_LAYOUT.format('t')}) for t in {{0}}]"
         how = {"Tensor": _LAYOUT, "Tensor[]": listed}
-        return f"({', '.join(how.get(kind, '{0}').format(name) for kind, name in self.parameters)},)"
+        return (
+            f"({', '.join(how.get(kind, '{0}').format(name) for kind, name in self.parameters)},)"
+        )
 
     def _write_call(self) -> Callable[..., Any]:
         text = f"""
@@ -127,8 +129,9 @@ def call(*arguments):
             self._records[key] = None
             return result
         self.direct[key] = again
-        if self.first is not None:
-            self.first[key] = recorder.write_record(result[0])
+        alone = None if self.first is None else recorder.write_record(result[0])
+        if self.first is not None and alone is not None:
+            self.first[key] = alone
         self._records[key] = _keep_from_autocast(again) if recorder.calls else again
         return result
 
@@ -138,6 +141,7 @@ def define(name: str, text: str, names: Mapping[str, Any]) -> Callable[..., Any]
     module = {**names, **_WATCHES}
     exec(text, module)  # as dataclasses does: a loop over steps takes half as long again
     found: Callable[..., Any] = module[name]
+    found.__module__ = __name__
     return found
 
 
@@ -181,7 +185,9 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         be given twice today, and two others tomorrow."""
         name = f"a{len(self._parameters)}"
         listed = isinstance(argument, list | tuple)
-        tensors = [x.detach() for x in (argument if listed else [argument]) if isinstance(x, Tensor)]
+        tensors = [
+            x.detach() for x in (argument if listed else [argument]) if isinstance(x, Tensor)
+        ]
         if not tensors:
             self._parameters.append(name)
             return argument
@@ -356,7 +362,9 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         comma = "," if isinstance(result, tuple) else ""
         kept = self._written | {self._find(each)[0] for each in outputs}
         body = [*self._write_body(kept), f"return {returned}{comma}"]
-        text = f"def again({', '.join(self._parameters)}):\n" + "\n".join(f"    {line}" for line in body)
+        text = f"def again({', '.join(self._parameters)}):\n" + "\n".join(
+            f"    {line}" for line in body
+        )
         return _run_on(self._made[0].device, define("again", text, self._names))
 
     def _make_as_returned(self, output: Tensor) -> None:

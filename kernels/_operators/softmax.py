@@ -50,4 +50,7 @@ def _define(name: str, operation: str) -> Callable[..., Any]:
     return forward.call
 
 
-CALLS = {"softmax": _define("softmax", "softmax"), "log_softmax": _define("log_softmax", "log-softmax")}
+CALLS = {
+    "softmax": _define("softmax", "softmax"),
+    "log_softmax": _define("log_softmax", "log-softmax"),
+}

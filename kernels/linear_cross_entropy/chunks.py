@@ -2,8 +2,8 @@
 # ruff: noqa: ANN001 (arguments of kernels have no Python types)
 """Folds a chunk of the logits into every row's statistics, or turns it into its gradient in place.
 
-A program has one row of the chunk. ``first`` is the chunk's first class. The last chunk's statistics
-are all of the row's: with them come its loss and ``lse``, the logarithm of its sum of exponentials.
+A program has one row of the chunk. ``first`` is the chunk's first class. With the last chunk come
+the row's loss and ``lse``, the logarithm of its sum of exponentials.
 
 Constants
     CHUNK, BLOCK      classes of a chunk, and of one load by the whole block

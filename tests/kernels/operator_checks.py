@@ -1,7 +1,7 @@
 """Checks of the operators: on a GPU, or with TRITON_INTERPRET=1 through Triton's interpreter.
 
 test_operators.py starts it in a process of its own. Prints a line of JSON per check: its name, and
-what went wrong (empty: nothing)."""
+what went wrong (empty: nothing); of those alone in whose name one of the arguments is."""
 
 from __future__ import annotations
 
@@ -142,6 +142,8 @@ def compare(name: str, dtype: torch.dtype) -> str:
     arguments = make(dtype)
     wide = tuple(a.double() if a.is_floating_point() else a for a in arguments)
     found, expected = results(ours, arguments), results(reference, wide)
+    if not INTERPRETED:  # what comes from the second call on is what the first one noted
+        found = results(ours, arguments)
     for kind, mine, theirs in zip(("output", "gradient"), found, expected, strict=True):
         for number, (value, truth) in enumerate(zip(mine, theirs, strict=True)):
             largest = float(truth.abs().max())
@@ -198,7 +200,17 @@ OPCHECKS: dict[str, Callable[[], tuple[Any, Sequence[Any]]]] = {
     ),
     "linear_cross_entropy_backward": lambda: (
         RAW.linear_cross_entropy_backward,
-        [rows(1)[0], rows(4, 19), rows(33, 19), targets((4,), 33), rows(4), rows(1)[0], -100, 0.0, 0.0],
+        [
+            rows(1)[0],
+            rows(4, 19),
+            rows(33, 19),
+            targets((4,), 33),
+            rows(4),
+            rows(1)[0],
+            -100,
+            0.0,
+            0.0,
+        ],
     ),
     "rms_norm": lambda: (RAW.rms_norm, [gradient(), rows(19).requires_grad_(), 1e-5]),
     "rms_norm_backward": lambda: (
@@ -449,6 +461,8 @@ CHECKS: dict[str, Callable[[], str]] = {
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of NumPy, about the infinities that kernels subtract
     for check, run in CHECKS.items():
+        if not any(word in check for word in sys.argv[1:] or ("",)):
+            continue
         try:
             wrong = run()
         except Exception:

@@ -116,6 +116,12 @@ def test_later_calls_do_what_the_first_one_did() -> None:
     assert not any(found.values()), {name: what for name, what in found.items() if what}
 
 
+def test_calls_pass_the_dispatcher_where_nothing_else_has_a_say() -> None:
+    found = checked("direct_checks.py", **HOST)
+    assert len(found) > 5
+    assert not any(found.values()), {name: what for name, what in found.items() if what}
+
+
 def test_without_a_gpu_and_without_the_interpreter_it_says_so() -> None:
     program = (
         "import torch, perfcli.operators\nperfcli.operators.register().softmax(torch.zeros(2, 3))"
