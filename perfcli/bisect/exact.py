@@ -44,6 +44,9 @@ class _Halfway:
 MOST_PAIRS = 30
 """Of a catalogue: what does harm alone is tried on top of the best set first, then pairs."""
 
+MOST_MORE = 8
+"""The same where no pairs are tried: these do the least harm alone."""
+
 CERTAIN = frozenset({"each change alone"})
 """Steps of the search of a catalogue in which all that may be asked will be: it is compiled at one
 go, so that what it has in common is compiled once."""
@@ -254,8 +257,10 @@ def _flip(
 # --- a catalogue -------------------------------------------------------------------------------
 
 
-def best_of(forge: Forge, direction: Direction, limits: SearchLimits) -> Improvement:
-    """Return the best, or worst, set of a catalogue.
+def best_of(
+    forge: Forge, direction: Direction, limits: SearchLimits, *, sums_only: bool = False
+) -> Improvement:
+    """Return the best, or worst, set of a catalogue, searched as ``find_best`` says.
 
     Raises CompileFailed where nothing compiles.
     """
@@ -267,7 +272,13 @@ def best_of(forge: Forge, direction: Direction, limits: SearchLimits) -> Improve
         return forge.awakes(forge.space.settings(base), name)
 
     tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
-    search = find_best(forge.space.changes, direction, most_pairs=MOST_PAIRS, may_matter=may_matter)
+    search = find_best(
+        forge.space.changes,
+        direction,
+        most_pairs=MOST_MORE if sums_only else MOST_PAIRS,
+        sums_only=sums_only,
+        may_matter=may_matter,
+    )
 
     def width(question: Query[Subset]) -> int:
         if question.step not in CERTAIN:

@@ -89,6 +89,8 @@ class Forge:
         """What reads values off a compiled variant, by name: the metric's, and others to keep."""
         self._changed = changed
         self._bundles: dict[str, Bundle] = {}
+        self._ahead: set[str] = set()
+        """Classes whose kernels were compiled before their values were asked for."""
         self._unread = Unread()
 
     @property
@@ -244,6 +246,7 @@ class Forge:
     def compile(self, settings: Settings, code: str) -> Run:
         """Return the run of a class, with the binaries of its kernels where the metric is of these;
         then its value is known. Raises as ``value``."""
+        self._compile_kernels_ahead()
         bundle = self._bundles.pop(code, None) or self._again(settings)
         run = bundle.run
         if self.metric.kind == "binary":
@@ -253,6 +256,17 @@ class Forge:
             run = replace(run, kernels=kernels, weighed=weighs)
         self._know(code, self.read(run))
         return run
+
+    def _compile_kernels_ahead(self) -> None:
+        """Compile the kernels of all classes that wait for their values at one go, so that all
+        cores have one: what a class asks for alone is often a single kernel."""
+        waiting = [b for code, b in self._bundles.items() if code not in self._ahead]
+        self._ahead.update(self._bundles)
+        if self.metric.kind != "binary" or len(waiting) < 2:
+            return
+        texts = {text.source: (kernel, text) for b in waiting for kernel, text in _texts_of(b)}
+        with suppress(PerfcliError):  # one that is refused is so again, by its own class
+            self.generator.with_binaries([*texts.values()], self.request)
 
     def generate_again(self, settings: Settings) -> float:
         """Return the seconds that generating the code takes, nothing else being compiled."""

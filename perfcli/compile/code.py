@@ -14,7 +14,7 @@ from perfcli.compile.binaries.pool import KernelResult, read_source
 from perfcli.compile.branching import Alone, Branches
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.capture.collecting import Report
-from perfcli.compile.capture.definition import Definition, parse_definition, strip_comments
+from perfcli.compile.capture.definition import Definition, read_definition, strip_comments
 from perfcli.compile.session import Session, finish, set_options, trace, trace_script
 from perfcli.compile.stand_in.decisions import Assumptions
 from perfcli.model import CompileRequest, Generated, Workload
@@ -119,7 +119,7 @@ def _with_kernels_by_content(text: str) -> str:
     hashes: dict[str, str] = {}
     for node in module.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            made = parse_definition(ast.get_source_segment(text, node.value) or "")
+            made = read_definition(node.value)
             if made is not None:
                 hashes[node.targets[0].id] = f"kernel_{made.source_hash}"
                 end = node.end_lineno or node.lineno

@@ -51,28 +51,40 @@ def find_best(
     *,
     lower_is_better: bool = True,
     most_pairs: int = MOST_PAIRS,
+    sums_only: bool = False,
     may_matter: MayMatter = lambda base, name: True,
 ) -> Search[Subset, Improvement]:
     """Find the best set of changes. ``catalogue``: an option may be there with several values; a
-    set has one at most. ``may_matter``: whether an option that changes no code alone is worth
+    set has one at most. ``sums_only``: what does nothing alone is not tried with others, steps 1, 2
+    and the first part of 4 are all that is done. ``may_matter``: whether an option that changes no code alone is worth
     trying on top of a single change; on top of what helps or does nothing alone all are tried.
     Answers need a ``value``; their outcome counts where it is "unresolved". Where the code without
     any change has no value the search ends there."""
     wants_lower = lower_is_better == (direction == "improve")
     best = Best({change.key: change for change in sort_changes(catalogue)}, wants_lower)
     try:
-        yield from _search(best, most_pairs, may_matter)
+        if sums_only:
+            yield from _search_sums(best, most_pairs)
+        else:
+            yield from _search(best, most_pairs, may_matter)
     except Stopped as stop:
         return best.result(stop.reason)
     return best.result()
 
 
-def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset, None]:
-    singles = tuple(frozenset({key}) for key in best.changes)
-    yield from best.ask(frozenset(), singles, "without any change")
+def _search_sums(best: Best, most_more: int) -> Search[Subset, None]:
+    yield from _try_alone(best)
     if best.gain(frozenset()) is None:
         return
-    yield from _try_singles(best, singles)
+    yield from _try_helpful(best)
+    yield from _try_one_more(best, best.subset, len(best.seen) + most_more)
+    yield from minimise(best)
+
+
+def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset, None]:
+    yield from _try_alone(best)
+    if best.gain(frozenset()) is None:
+        return
     yield from _try_helpful(best)
     wide = yield from _try_neutral(best)
     wide = yield from try_silent(best, wide)
@@ -86,9 +98,13 @@ def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset
     yield from minimise(best)
 
 
-def _try_singles(best: Best, singles: tuple[Subset, ...]) -> Search[Subset, None]:
-    """Try each change alone. They are compiled in any order: after a stop those that were are taken
-    in."""
+def _try_alone(best: Best) -> Search[Subset, None]:
+    """Try no change, and where that has a value each change alone. They are compiled in any order:
+    after a stop those that were are taken in."""
+    singles = tuple(frozenset({key}) for key in best.changes)
+    yield from best.ask(frozenset(), singles, "without any change")
+    if best.gain(frozenset()) is None:
+        return
     stopped: Stopped | None = None
     for at, single in enumerate(singles):
         try:

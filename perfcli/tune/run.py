@@ -26,9 +26,9 @@ from perfcli.options import assignments, performance
 from perfcli.options.performance import Alters, InstalledKnob
 from perfcli.search.question import Subset
 from perfcli.search.result import Improvement
-from perfcli.tune.answer import Ratio, Share, Source, Tried, Tuned
-from perfcli.tune.judging import SURE_TIME, Estimating, Judge, Measuring
-from perfcli.tune.smallest import find_smallest, look_with
+from perfcli.tune.answer import SAME, Ratio, Share, Source, Tried, Tuned
+from perfcli.tune.judging import LIKELY_TIME, Estimating, Judge, Measuring
+from perfcli.tune.smallest import KEPT, find_smallest, look_with
 from perfcli.worker.roles import Generator
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, identify, make_job
@@ -142,7 +142,7 @@ class _Tuning:
         self._record = record
         self._generator = generator
         estimated = scope.device != "cpu"
-        self._forge = self._make_forge(SURE_TIME if estimated else METRICS["time"])
+        self._forge = self._make_forge(LIKELY_TIME if estimated else METRICS["time"])
 
     def _make_forge(self, metric: SearchMetric) -> Forge:
         scope, known = self._scope, self._record.known
@@ -184,7 +184,7 @@ class _Tuning:
         else:
             judge = Estimating(self._forge)
             judge.begin()
-            best = exact.best_of(self._forge, "improve", limits)
+            best = exact.best_of(self._forge, "improve", limits, sums_only=True)
         blank = self._describe(best, judge)
         try:
             return self._conclude(blank, best, judge, clock)
@@ -212,8 +212,9 @@ class _Tuning:
     def _conclude(
         self, blank: Tuned, best: Improvement, judge: Judge, clock: Clock | None
     ) -> Tuned:
-        chosen = self._choose(best, judge) if best.stopped != "interrupted" else frozenset()
         alone = self._compare_alone(best, judge)
+        interrupted = best.stopped == "interrupted"
+        chosen = frozenset() if interrupted else self._choose(best, alone, judge)
         near = [self._try(subset, judge) for subset in self._list_near(chosen, best, alone)]
         if clock is not None and isinstance(judge, Estimating):
             judge = Measuring(clock)
@@ -242,13 +243,16 @@ class _Tuning:
     def _settings(self, subset: Subset) -> Settings:
         return self._scope.wide.settings(subset)
 
-    def _choose(self, best: Improvement, judge: Judge) -> Subset:
-        """Return the smallest set that keeps most of the best one's gain; empty where that is not
-        surely faster."""
+    def _choose(self, best: Improvement, alone: Sequence[Tried], judge: Judge) -> Subset:
+        """Return the smallest set that keeps most of the best one's gain. Where that one is not
+        surely faster: the single change that surely is, and gains most; empty where there is
+        none."""
         keys = [change.key for change in best.best]
-        if not keys:
-            return frozenset()
-        whole = judge.against_default(self._settings(frozenset(keys)))
+        sure = [tried for tried in alone if judge.is_sure(tried.known)]
+        whole = judge.against_default(self._settings(frozenset(keys))) if keys else SAME
+        least = KEPT * whole.gain if judge.is_sure(whole) else 0.0
+        if sure and sure[0].known.gain >= least:
+            return sure[0].keys
         if not judge.is_sure(whole):
             return frozenset()
         look = look_with(

@@ -13,6 +13,7 @@ threads don't survive a fork: nothing may run here that starts them.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import traceback
@@ -40,6 +41,9 @@ class Template:
         # It only saves time: a variant's own failure will say what is wrong.
         with contextlib.suppress(Exception):
             code.warm_up(request)
+        # The collector would copy these pages in each process that is forked.
+        gc.collect()
+        gc.freeze()
         self._folder = folder
         self._forked = 0
 

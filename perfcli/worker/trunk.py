@@ -8,6 +8,7 @@ its end has to be compiled from the start.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -37,6 +38,7 @@ class Trunk:
         Where the system has no room for one nothing branches off: the trunk's own compilation goes
         on."""
         self._until_fewer_than(self._jobs)
+        gc.freeze()  # what is there by now is not looked at again, neither here nor in the fork
         try:
             pid = os.fork()
         except OSError:

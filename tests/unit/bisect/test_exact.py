@@ -78,7 +78,8 @@ class Weighed(FakeGenerator):
         request: CompileRequest,
         weighs: bool = False,
     ) -> tuple[KernelFacts, ...]:
-        assert weighs
+        if not weighs:
+            return ()  # compiled ahead
         self.asked += 1
         blocks = self.changed if request.variant.options else 4096
         return (weighed_kernel("a", "add", text=f"a {blocks}", blocks=blocks),)

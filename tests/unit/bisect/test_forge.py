@@ -15,7 +15,15 @@ from perfcli.bisect.space import Space
 from perfcli.errors import PerfcliError
 from perfcli.fake.executor import FakeGenerator
 from perfcli.machine import targets
-from perfcli.model import Bundle, CompileRequest, Generated, ScriptCommand, Variant
+from perfcli.model import (
+    Bundle,
+    CompileRequest,
+    Generated,
+    KernelFacts,
+    KernelText,
+    ScriptCommand,
+    Variant,
+)
 from perfcli.worker.roles import Made
 
 REQUEST = CompileRequest("x", {"layers": 1}, None, Variant(""), "cuda", targets.get("h100"))
@@ -63,6 +71,47 @@ class Watched(FakeGenerator):
     ) -> Iterator[tuple[int, Made]]:
         self.base = base
         return super().generate(requests, base)
+
+
+class Compiling(FakeGenerator):
+    """Notes of how many kernels binaries are asked for, and whether the work is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[int, bool]] = []
+
+    def with_binaries(
+        self,
+        kernels: Sequence[tuple[KernelFacts, KernelText]],
+        request: CompileRequest,
+        weighs: bool = False,
+    ) -> tuple[KernelFacts, ...]:
+        self.asked.append((len(kernels), weighs))
+        return super().with_binaries(kernels, request, weighs)
+
+
+def test_kernels_of_all_classes_are_compiled_at_one_go() -> None:
+    generator = Compiling()
+    reads = [{"triton.mix_order_reduction_max_reads": n} for n in (5, 1000)]
+    wanted = [DEFAULTS, *reads]
+    made = Forge(generator, REQUEST, Space((), {}, {}), METRICS["spills"], Knowledge())
+    codes = made.codes(wanted)
+    assert len({code.name for code in codes}) > 1
+    for settings, code in zip(wanted, codes, strict=True):
+        assert code.name is not None
+        made.value(settings, code.name)
+    (first, *later) = generator.asked
+    # What several classes have is compiled once.
+    texts = {k.source_hash for s in wanted for k in kernels_of(generator, s)}
+    assert first == (len(texts), False)
+    assert len(later) == len({code.name for code in codes})
+
+
+def kernels_of(generator: FakeGenerator, settings: dict[str, Any]) -> tuple[KernelFacts, ...]:
+    request = replace(REQUEST, variant=Variant("", settings))
+    ((_, made),) = generator.generate([request])
+    assert isinstance(made, Generated)
+    return made.bundle.run.kernels
 
 
 def test_a_script_is_run_from_its_start_for_each_variant() -> None:
