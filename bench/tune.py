@@ -5,14 +5,16 @@
     python bench/tune.py --table FILE                                 what --measure wrote
 
 ``--search`` runs ``perfcli tune`` for each of ``tune_models.py`` and writes what it chose and all
-single options that generate code of their own; models whose answer is there are left out. No GPU is
-used, wherever it runs. ``--measure`` takes that file, and needs torch with CUDA and perfcli's
-sources, no network. Each model has a process, which compiles the default, the chosen options and
-all single ones. Once all are compiled, or two thirds of the seconds are spent, one process after
-the other has the device to itself: it times its variants round by round in random order, by the sum
-of its kernels' times (torch.profiler), generated ones and all. ``coordinate_descent_tuning`` and
-``max_autotune`` are compiled and timed beside them, with the seconds that they take to be tuned,
-during which a device is held.
+single options that generate code of their own; models whose answer is there are left out, and
+searches that were ended go on (what they know is kept beside FILE). No GPU is used, wherever it
+runs. ``--measure`` takes that file, and needs torch with CUDA and perfcli's sources, no network.
+Each model has a process, which compiles the default, the chosen options, other sets that came near
+and all single options, those that may gain most first; they take turns on the device when launch
+configurations are chosen. Once all are compiled, or two thirds of the seconds are spent, one process
+after the other has the device to itself: it times its variants round by round in random order, by
+the sum of its kernels' times (torch.profiler), generated ones and all.
+``coordinate_descent_tuning`` and ``max_autotune`` are compiled and timed beside them, with the
+seconds that they take to be tuned, during which a device is held.
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,8 @@ from typing import Any
 from tune_models import MODELS, Model
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = ("verdict", "options", "against_default", "torch", "alone", "shares", "cost", "failures")
+KEPT = ("verdict", "options", "against_default", "torch", "tried", "alone", "shares")
+KEPT += ("cost", "failures", "stopped")
 SEARCHES = {
     "coordinate descent": {"coordinate_descent_tuning": True},
     "max-autotune": {"max_autotune": True, "coordinate_descent_tuning": True},
@@ -64,15 +66,18 @@ def tune(model: Model, asked: argparse.Namespace) -> dict[str, Any] | None:
     command += ["--python", asked.python] if asked.python else []
     command += ["--budget", str(asked.budget)] if asked.budget else []
     jobs = max(len(os.sched_getaffinity(0)) // asked.at_once, 1)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "found.json")
-        command += ["-j", str(jobs), "--quiet", "--json", str(path)]
+    folder = asked.search.with_suffix("") / model.name
+    folder.mkdir(parents=True, exist_ok=True)
+    path = (folder / "found.json").absolute()
+    path.unlink(missing_ok=True)
+    command += ["-j", str(jobs), "--json", str(path)]
+    with (folder / "log").open("w") as log:
         # A folder of its own: what is stored is not this repository's.
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run(command, check=False, cwd=folder, env=environment)
-        if not path.exists():
-            return None
-        found = json.loads(path.read_text())
+        subprocess.run(command, check=False, cwd=folder, env=environment, stdout=log, stderr=log)
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text())
     return {key: found[key] for key in KEPT}
 
 
@@ -85,23 +90,31 @@ def variants_of(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
     if found["options"]:
         yield "chosen", found["options"]
     yield "coordinate descent", SEARCHES["coordinate descent"]
-    alone = sorted(found["alone"], key=lambda each: each["estimated"]["ratio"])
-    for each in alone:
-        yield " ".join(f"{n}={json.dumps(v)}" for n, v in each["options"].items()), each["options"]
+    alone = sorted(found["alone"], key=lambda each: each["estimated"]["low"])
+    for each in [*found["tried"], *alone]:
+        if each["options"] != found["options"]:
+            yield name_set(each["options"]), each["options"]
     yield "max-autotune", SEARCHES["max-autotune"]
 
 
-def measure_one(name: str, found: Mapping[str, Any], ready_by: float) -> dict[str, Any]:
+def name_set(options: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={json.dumps(value)}" for name, value in options.items())
+
+
+def measure_one(name: str, found: Mapping[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     """Compile and time the variants of one model. Times are those of ``time.monotonic``, which all
     processes of a machine share. A line on stdin gives the device, until the time that it says."""
     import tune_device
 
     model = next(each for each in MODELS if each.name == name)
-    with tune_device.lend(model) as device:
+    ready_by = float(asked.ready_by)
+    with tune_device.lend(model, str(asked.out.with_suffix(".turn"))) as device:
         for label, options in variants_of(found):
             least = LONGEST if label == "max-autotune" else 0.0
+            if label in device.ready:
+                continue
             if time.monotonic() < ready_by - least or label in ("default", "chosen"):
-                device.prepare(label, options)
+                device.prepare(label, options, label in SEARCHES)
         print("ready", flush=True)
         return device.measure(float(sys.stdin.readline()))
 
@@ -136,7 +149,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 def start(name: str, asked: argparse.Namespace, ready_by: float) -> subprocess.Popen[str]:
     log = asked.out.with_name(f"{asked.out.stem}-{name}.log").open("w")
     command = [sys.executable, __file__, "--measure", str(asked.measure), "--model", name]
-    command += ["--ready-by", str(ready_by)]
+    command += ["--ready-by", str(ready_by), "--out", str(asked.out)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
@@ -178,9 +191,12 @@ def row_of(name: str, each: Mapping[str, Any], result: Mapping[str, Any]) -> dic
     base = times["default"]
     gain = {label: base["generated"] / v["generated"] for label, v in times.items()}
     found = result["search"][name]
-    singles = {n: g for n, g in gain.items() if n not in ("default", "chosen", *SEARCHES)}
+    alone = [name_set(single["options"]) for single in found["alone"]]
+    singles = {name: gain[name] for name in alone if name in gain}
+    if (options := name_set(found["options"])) in alone and "chosen" in gain:
+        singles[options] = gain["chosen"]
     best = max(singles, key=lambda n: singles[n], default="")
-    options = " ".join(f"{n}={json.dumps(v)}" for n, v in found["options"].items()) or "default"
+    options = options or "default"
     chosen = gain.get("chosen", 1.0) if found["options"] else 1.0
     ours = times.get("chosen", base)
     ratio = found["against_default"]
@@ -198,10 +214,10 @@ def row_of(name: str, each: Mapping[str, Any], result: Mapping[str, Any]) -> dic
 def spent(result: Mapping[str, Any], what: str) -> float:
     """Return the seconds for which a device is held to tune in this way, the models one by one."""
     total = 0.0
-    for each in result["models"].values():
+    for name, each in result["models"].items():
+        alone = {name_set(single["options"]) for single in result["search"][name]["alone"]}
         for label, variant in each.items():
-            single = label not in ("default", "chosen", *SEARCHES)
-            if label == what or (what == "every option" and single):
+            if label == what or (what == "every option" and label in alone):
                 total += variant.get("prepare_seconds", 0.0) + variant.get("timing_seconds", 0.0)
     return total
 
@@ -224,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         search(asked)
     if asked.model:
         found = json.loads(asked.measure.read_text())[asked.model]
-        print(json.dumps(measure_one(asked.model, found, float(asked.ready_by))))
+        print(json.dumps(measure_one(asked.model, found, asked)))
     elif asked.measure:
         print(table(measure(asked)))
     if asked.table:

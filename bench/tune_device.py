@@ -17,6 +17,8 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from tune_models import Model
 
+from perfcli.measure.turnstile import Turnstile
+
 SEED = 20261123
 STEPS = 4
 """Steps of a turn, under the profiler."""
@@ -36,46 +38,61 @@ class Ready:
 
 
 @contextlib.contextmanager
-def lend(model: Model) -> Iterator[Device]:
+def lend(model: Model, turnstile: str) -> Iterator[Device]:
+    """``turnstile``: a file that all processes share who use the device, which take turns when they
+    choose launch configurations."""
     torch.manual_seed(SEED)
     with torch.device("cuda"):
         workload = model.build()
-    yield Device(workload)
+    yield Device(workload, Turnstile(turnstile, torch.cuda.synchronize))
 
 
 class Device:
     """Holds one model's variants."""
 
-    def __init__(self, workload: Any) -> None:
+    def __init__(self, workload: Any, turnstile: Turnstile) -> None:
         self.workload = workload
+        self.turnstile = turnstile
         self.ready: dict[str, Ready] = {}
         self.failed: dict[str, str] = {}
 
-    def prepare(self, label: str, options: Mapping[str, Any]) -> None:
-        began = time.monotonic()
+    def prepare(self, label: str, options: Mapping[str, Any], searches: bool = False) -> None:
+        """Compile a variant. One that ``searches`` on the device for long shares it: most of that
+        is compiling, for which others would wait."""
+        began, waited = time.monotonic(), self.turnstile.waited
         try:
             with chosen(options):
                 step = self._compiled()
-                for _ in range(3):
-                    step()
+                with contextlib.nullcontext() if searches else self._alone():
+                    for _ in range(3):
+                        step()
                 torch.cuda.synchronize()
         except Exception as error:  # one variant must not lose the others
             self.failed[label] = f"{type(error).__name__}: {error}"[:300]
             print(label, self.failed[label], file=sys.stderr, flush=True)
             return
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - began - (self.turnstile.waited - waited)
         self.ready[label] = Ready(step, seconds)
         print(f"{label}: {seconds:.1f} s", file=sys.stderr, flush=True)
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Use the device alone in the block, once there is code."""
+        try:
+            with self.turnstile.generating():
+                yield
+        finally:
+            self.turnstile.leave()
+
     def _compiled(self) -> Callable[[], None]:
-        from torch._inductor.compile_fx import compile_fx
+        import torch._inductor.compile_fx as inductor
 
         workload = self.workload
         training = workload.mode == "training"
 
         def backend(graph: Any, inputs: Any) -> Any:
             """One of its own per variant: Dynamo keeps compiled code by backend."""
-            return compile_fx(graph, inputs)
+            return inductor.compile_fx(graph, inputs)
 
         call = torch.compile(workload.call, backend=backend, dynamic=False)
         kind = workload.autocast and getattr(torch, workload.autocast)

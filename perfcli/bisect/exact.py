@@ -44,7 +44,7 @@ class _Halfway:
 MOST_PAIRS = 30
 """Of a catalogue: what does harm alone is tried on top of the best set first, then pairs."""
 
-MOST_MORE = 8
+MOST_MORE = 6
 """The same where no pairs are tried: these do the least harm alone."""
 
 CERTAIN = frozenset({"each change alone"})

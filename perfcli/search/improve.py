@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from perfcli.search.best import Best
+from perfcli.search.best import Best, Keys
 from perfcli.search.dependents import MayMatter, find_supports, try_on_top, try_silent
 from perfcli.search.group import minimise, reduce, widen
 from perfcli.search.question import OptionChange, Search, Stopped, Subset, sort_changes
@@ -55,11 +55,11 @@ def find_best(
     may_matter: MayMatter = lambda base, name: True,
 ) -> Search[Subset, Improvement]:
     """Find the best set of changes. ``catalogue``: an option may be there with several values; a
-    set has one at most. ``sums_only``: what does nothing alone is not tried with others, steps 1, 2
-    and the first part of 4 are all that is done. ``may_matter``: whether an option that changes no code alone is worth
-    trying on top of a single change; on top of what helps or does nothing alone all are tried.
-    Answers need a ``value``; their outcome counts where it is "unresolved". Where the code without
-    any change has no value the search ends there."""
+    set has one at most. ``sums_only``: changes that do nothing alone are left out, and pairs; of
+    those that do harm alone, ``most_pairs`` are tried on top of what helps. ``may_matter``: whether
+    an option that changes no code alone is worth trying on top of a single change; on top of what
+    helps or does nothing alone all are tried. Answers need a ``value``; their outcome counts where
+    it is "unresolved". Where the code without any change has no value the search ends there."""
     wants_lower = lower_is_better == (direction == "improve")
     best = Best({change.key: change for change in sort_changes(catalogue)}, wants_lower)
     try:
@@ -77,7 +77,8 @@ def _search_sums(best: Best, most_more: int) -> Search[Subset, None]:
     if best.gain(frozenset()) is None:
         return
     yield from _try_helpful(best)
-    yield from _try_one_more(best, best.subset, len(best.seen) + most_more)
+    others = tuple(key for key in best.by_gain() if key not in best.subset and best.alone(key))
+    yield from _try_one_more(best, best.subset, others, len(best.seen) + most_more)
     yield from minimise(best)
 
 
@@ -89,7 +90,8 @@ def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset
     wide = yield from _try_neutral(best)
     wide = yield from try_silent(best, wide)
     end = len(best.seen) + most_pairs
-    wide = yield from _try_one_more(best, wide, end)
+    others = tuple(key for key in best.by_gain() if key not in wide)
+    wide = yield from _try_one_more(best, wide, others, end)
     yield from try_on_top(best, wide, may_matter, end)
     more = end - len(best.seen)
     yield from minimise(best)
@@ -132,9 +134,8 @@ def _try_neutral(best: Best) -> Search[Subset, Subset]:
     return best.as_good(wide)
 
 
-def _try_one_more(best: Best, wide: Subset, end: int) -> Search[Subset, Subset]:
-    """Try each change that ``wide`` does not have on top of it, the least harm first."""
-    others = tuple(key for key in best.by_gain() if key not in wide)
+def _try_one_more(best: Best, wide: Subset, others: Keys, end: int) -> Search[Subset, Subset]:
+    """Try each of the changes that ``wide`` does not have on top of it, in their order."""
     for at, key in enumerate(others):
         if len(best.seen) >= end:
             break
