@@ -10,9 +10,9 @@ searches that were ended go on (what they know is kept beside FILE). No GPU is u
 runs. ``--measure`` takes that file, and needs torch with CUDA and perfcli's sources, no network.
 Each model has a process, which compiles the default, the chosen options, other sets that came near
 and all single options, those that may gain most first; they take turns on the device when launch
-configurations are chosen. Once all are compiled, or two thirds of the seconds are spent, one process
-after the other has the device to itself: it times its variants round by round in random order, by
-the sum of its kernels' times (torch.profiler), generated ones and all.
+configurations are chosen. Once all are compiled, or two thirds of the seconds are spent, one
+process after the other has the device to itself: it times its variants round by round in random
+order, by the sum of its kernels' times (torch.profiler), generated ones and all.
 ``coordinate_descent_tuning`` and ``max_autotune`` are compiled and timed beside them, with the
 seconds that they take to be tuned, during which a device is held.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Protocol
 
 from perfcli.bisect.forge import Forge
@@ -23,9 +22,6 @@ LIKELY_TIME = replace(
     name="likely-time",
     says="all kernels of a step, at most so long in 7 of 10 cases",
 )
-_LIKELY = NormalDist().inv_cdf(0.7) / NormalDist().inv_cdf(0.9)
-"""Where 7 of 10 cases lie below, as a part of the way to the upper end of the interval, below which
-9 of 10 do."""
 
 
 class Judge(Protocol):
@@ -116,7 +112,7 @@ class Estimating:
         name = forge.metric.name
         parts = zip(_PARTS, (found.ratio, found.low, found.high), strict=True)
         return {
-            name: self.seconds * found.ratio * (found.high / found.ratio) ** _LIKELY,
+            name: self.seconds * found.likely,
             **{f"{name} {part}": value for part, value in parts},
         }
 

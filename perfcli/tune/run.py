@@ -28,7 +28,7 @@ from perfcli.search.question import Subset
 from perfcli.search.result import Improvement
 from perfcli.tune.answer import SAME, Ratio, Share, Source, Tried, Tuned
 from perfcli.tune.judging import LIKELY_TIME, Estimating, Judge, Measuring
-from perfcli.tune.smallest import KEPT, find_smallest, look_with
+from perfcli.tune.smallest import find_single, find_smallest, look_with
 from perfcli.worker.roles import Generator
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, identify, make_job
@@ -248,13 +248,10 @@ class _Tuning:
         surely faster: the single change that surely is, and gains most; empty where there is
         none."""
         keys = [change.key for change in best.best]
-        sure = [tried for tried in alone if judge.is_sure(tried.known)]
         whole = judge.against_default(self._settings(frozenset(keys))) if keys else SAME
-        least = KEPT * whole.gain if judge.is_sure(whole) else 0.0
-        if sure and sure[0].known.gain >= least:
-            return sure[0].keys
-        if not judge.is_sure(whole):
-            return frozenset()
+        single = find_single(alone, whole, judge.is_sure)
+        if single or not judge.is_sure(whole):
+            return single
         look = look_with(
             lambda subset: judge.against_default(self._settings(subset)),
             lambda subsets: judge.compile([self._settings(each) for each in subsets]),

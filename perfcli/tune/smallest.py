@@ -7,7 +7,7 @@ from itertools import combinations
 
 from perfcli.errors import PerfcliError
 from perfcli.search.question import Subset
-from perfcli.tune.answer import Ratio
+from perfcli.tune.answer import Ratio, Tried
 
 KEPT = 0.95
 """The share of the gain that the smallest set keeps at least."""
@@ -16,6 +16,15 @@ MOST_TO_TRY_ALL = 5
 
 Look = Callable[[Sequence[Subset]], Sequence[Ratio | None]]
 """Says how long sets take against the default; None: not known."""
+
+
+def find_single(alone: Sequence[Tried], whole: Ratio, is_sure: Callable[[Ratio], bool]) -> Subset:
+    """Return the single change that is surely faster and gains most, where it keeps ``KEPT`` of the
+    gain of the best set, or that set (``whole``) is not surely faster; else no change."""
+    sure = [tried for tried in alone if is_sure(tried.known)]
+    most = max(sure, key=lambda tried: tried.known.gain, default=None)
+    least = KEPT * whole.gain if is_sure(whole) else 0.0
+    return most.keys if most is not None and most.known.gain >= least else frozenset()
 
 
 def find_smallest(

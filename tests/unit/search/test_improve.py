@@ -45,6 +45,25 @@ def best(found: Improvement) -> set[str]:
     return {change.key for change in found.best}
 
 
+def test_sums_alone_need_few_tests() -> None:
+    """What does nothing alone is not tried with others, pairs are not tried at all."""
+    oracle = metric(lambda o: 100 - (0, 10, 30)[o["a"]] - (0, 5, 2)[o["c"]] + 7 * o["b"])
+    ledger: Ledger[Subset] = Ledger()
+    found = run(find_best(CATALOGUE, sums_only=True, most_pairs=2), oracle, ledger)
+    assert best(found) == {"a=2", "c=1"}
+    # The ten changes and none; both that help; two of a=1, b=1, b=2, c=2 on top; one change less is
+    # known: a=2 and c=1 alone.
+    assert ledger.compiled == 11 + 1 + 2
+
+
+def test_sums_alone_find_what_helps_on_top_of_others_only() -> None:
+    catalogue = [OptionChange("a", 0, 1), OptionChange("b", 0, 1)]
+    oracle = metric(lambda o: 100 - 10 * o["a"] + o["b"] - 5 * o["a"] * o["b"])
+    found = run(find_best(catalogue, sums_only=True, most_pairs=1), oracle)
+    assert best(found) == {"a=1", "b=1"}
+    assert best(run(find_best(catalogue, sums_only=True, most_pairs=0), oracle)) == {"a=1"}
+
+
 def test_the_best_value_of_each_option_and_no_more() -> None:
     oracle = metric(lambda o: 100 - (0, 10, 30)[o["a"]] - (0, 5, 2)[o["c"]] + 7 * o["b"])
     ledger: Ledger[Subset] = Ledger()

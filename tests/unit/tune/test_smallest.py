@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from perfcli.search.question import Subset
-from perfcli.tune.answer import Ratio
-from perfcli.tune.smallest import MOST_TO_TRY_ALL, find_smallest
+from perfcli.tune.answer import Ratio, Tried
+from perfcli.tune.smallest import MOST_TO_TRY_ALL, find_single, find_smallest
 
 
 def sure(ratio: Ratio) -> bool:
@@ -61,6 +61,26 @@ def test_a_set_without_an_answer_is_passed_over() -> None:
 def test_a_set_that_is_not_surely_faster_is_none() -> None:
     # 0.2 gained, give or take 0.1995: only what keeps all of it is surely faster.
     assert smallest({"a": 0.199, "b": 0.001}, apart=0.1995)[0] == frozenset("ab")
+
+
+def single(alone: Mapping[str, float], whole: float, *, apart: float) -> Subset:
+    """Return the single change that is taken: ratios by name, and that of the best set."""
+    tried = [Tried({}, frozenset({n}), Ratio(r, r - apart, r + apart)) for n, r in alone.items()]
+    return find_single(tried, Ratio(whole, whole - apart, whole + apart), sure)
+
+
+def test_a_change_that_does_it_all_alone_is_enough_though_the_best_set_lacks_it() -> None:
+    assert single({"a": 0.9, "b": 0.8}, 0.79, apart=0.05) == frozenset("b")  # 0.20 of 0.21
+    assert single({"a": 0.9, "b": 0.82}, 0.79, apart=0.05) == frozenset()
+
+
+def test_where_the_best_set_is_not_surely_faster_a_change_is_taken_that_is() -> None:
+    tried = [
+        Tried({}, frozenset("a"), Ratio(0.7, 0.4, 1.1)),
+        Tried({}, frozenset("b"), Ratio(0.9, 0.85, 0.95)),
+    ]
+    assert find_single(tried, Ratio(0.6, 0.3, 1.2), sure) == frozenset("b")
+    assert find_single(tried[:1], Ratio(0.6, 0.3, 1.2), sure) == frozenset()
 
 
 @pytest.mark.parametrize("count", [MOST_TO_TRY_ALL + 1, 9])
