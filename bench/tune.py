@@ -35,8 +35,10 @@ from typing import Any
 from tune_models import MODELS, Model
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = ("verdict", "options", "against_default", "torch", "tried", "alone", "shares")
-KEPT += ("cost", "failures", "stopped")
+KEPT = (
+    *("verdict", "options", "against_default", "torch", "tried", "alone", "shares"),
+    *("cost", "failures", "stopped"),
+)
 SEARCHES = {
     "coordinate descent": {"coordinate_descent_tuning": True},
     "max-autotune": {"max_autotune": True, "coordinate_descent_tuning": True},

@@ -40,7 +40,7 @@ class Ratio:
     @property
     def likely(self) -> float:
         """Return what an estimated ratio is at most in 7 of 10 cases, its errors being normal."""
-        return self.ratio * (self.high / self.ratio) ** _LIKELY
+        return self.ratio * math.pow(self.high / self.ratio, _LIKELY)
 
     def over(self, other: Ratio) -> Ratio:
         """Return the quotient of two that were measured independently, against the same."""
