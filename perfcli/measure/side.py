@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfcli.errors import WrongResult
+from perfcli.errors import PerfcliError, WrongResult
+from perfcli.measure import before_cuda
 from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
 from perfcli.model import (
     Ask,
+    Device,
     DeviceClock,
     MeasureRequest,
     MemoryUse,
@@ -31,6 +34,47 @@ if TYPE_CHECKING:
 
 PLANNING_STEPS = 5
 WARM_STEPS = 2
+
+
+_USED_LATER = (
+    "triton.compiler.code_generator",
+    "torch._inductor.codegen.cpp",
+    "torch._inductor.codegen.triton",
+    "torch._inductor.runtime.triton_heuristics",
+    "perfcli.compile.session",
+    "perfcli.measure.checking",
+    "perfcli.measure.clocks",
+    "perfcli.measure.layout",
+    "perfcli.measure.machine",
+    "perfcli.measure.memory",
+    "perfcli.measure.profiling",
+    "perfcli.measure.replay",
+    "perfcli.measure.sampler",
+)
+
+
+def import_early(device: Device) -> None:
+    """Import what sides are measured with, in a process that is forked for each of them. Raises
+    PerfcliError where that has begun to use CUDA, which no fork could use any more."""
+    _import_inductor()
+    with before_cuda.without_cuda():
+        for name in _USED_LATER:
+            with suppress(ImportError):  # an installation without triton
+                importlib.import_module(name)
+    if device == "cuda" and before_cuda.has_begun():
+        raise PerfcliError("importing torch has begun to use CUDA")
+    # Nothing of this is garbage; and it stays as it is, shared by all forks.
+    gc.collect()
+    gc.freeze()
+
+
+def _import_inductor() -> None:
+    """Import torch, and what every side compiles with."""
+    with before_cuda.without_cuda():
+        import torch._dynamo
+        import torch._inductor.compile_fx  # noqa: F401
+
+        from perfcli.measure import step  # noqa: F401
 
 
 class MeasuredSide:
@@ -56,9 +100,7 @@ class MeasuredSide:
         the reference, and OutOfMemory.
         """
         self._phases.begin("import")
-        import torch._dynamo
-        import torch._inductor.compile_fx  # noqa: F401
-
+        _import_inductor()
         from perfcli.measure import step as steps
 
         self._phases.begin("trace")

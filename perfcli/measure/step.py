@@ -19,7 +19,7 @@ from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
 from perfcli.loading.tracebacks import show
-from perfcli.measure import ranks, room
+from perfcli.measure import before_cuda, ranks, room
 from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
 from perfcli.model import CompileRequest, MeasureRequest, SideName, StepCode, Target
@@ -120,14 +120,15 @@ def prepare(
     turnstile = turnstile or Turnstile("", lambda: None)
     capture = Capture()
     compiling = ExitStack()
-    tracing.generate_here()
-    cpp_cache.keep_cpp_work(asked.cache_dir)
-    if asked.device == "cuda":
-        key_caches_by_version()  # as where its kernels were compiled for the report
-    tracing.set_options(asked.variant.options)
-    if asked.target is not None and importlib.util.find_spec("triton") is not None:
-        # With the options, and before there is a device that a fork could not use.
-        compiling.enter_context(_compile_ahead(asked.target, asked.jobs, capture, phases))
+    with before_cuda.without_cuda():
+        tracing.generate_here()
+        cpp_cache.keep_cpp_work(asked.cache_dir)
+        if asked.device == "cuda":
+            key_caches_by_version()  # as where its kernels were compiled for the report
+        tracing.set_options(asked.variant.options)
+        if asked.target is not None and importlib.util.find_spec("triton") is not None:
+            # With the options, and before there is a device that a fork could not use.
+            compiling.enter_context(_compile_ahead(asked.target, asked.jobs, capture, phases))
     _use_device(request)
     if request.rank is not None:
         ranks.join_group(request)

@@ -137,9 +137,11 @@ class Channel:
                     pass_fds=(request_read, reply_write),
                     start_new_session=True,
                 )
-        except OSError as error:
+        except BaseException as error:
             os.close(reply_read)
             os.close(request_write)
+            if not isinstance(error, OSError):
+                raise
             raise PerfcliError(f"cannot start {python}: {error.strerror}") from error
         finally:
             os.close(request_read)

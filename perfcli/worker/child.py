@@ -50,7 +50,8 @@ def serve(request_fd: int, reply_fd: int, watch: Callable[[], None] = lambda: No
                 _OF_KERNELS[kind](request, requests, replies)
             elif kind == "keep":
                 asked_to = protocol.decode_dataclass(KeepRequest, request)
-                keep = Keeper(asked_to, work)
+                command = None if asked_to.stays else os.dup(requests.fileno())
+                keep = Keeper(asked_to, work, command)
                 _send(replies, {"type": "done"})
             elif kind == "template":
                 asked_for = protocol.decode_dataclass(CompileRequest, request)

@@ -14,11 +14,14 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
-from perfcli.worker.keeper import Order, connect
+from perfcli.worker.keeper import Order, Use, connect
+
+Descriptors: TypeAlias = "tuple[int, int, int]"
+"""Where a worker reads, replies and logs."""
 
 _SWITCH = "PERFCLI_WARM"
 """0: no command uses a process that is kept."""
@@ -68,18 +71,28 @@ class ForkedWorker:
 def fork_warm(
     request: CompileRequest,
     environment: Mapping[str, str],
-    descriptors: tuple[int, int, int],
+    descriptors: Descriptors,
+    use: Use = "compile",
 ) -> tuple[ForkedWorker | None, str]:
     """Return a worker that the folder's keeper forked, which reads, replies and logs at these
     descriptors; else None, and why where there is a keeper that refused."""
-    if os.environ.get(_SWITCH) == "0" or request.on_device or request.variant.env:
+    on_device = request.on_device and use == "compile"
+    if os.environ.get(_SWITCH) == "0" or on_device or request.variant.env:
         return None, ""
-    place = _find_place(os.getcwd(), request.variant.python, request.device)
+    place = find_place(os.getcwd(), request.variant.python, request.device, use)
+    return ask_to_fork(place, environment, request.folder, descriptors)
+
+
+def ask_to_fork(
+    place: Path, environment: Mapping[str, str], current: str, descriptors: Descriptors
+) -> tuple[ForkedWorker | None, str]:
+    """Return a worker that the keeper forked that listens at a place; else None, and why where
+    there is one that refused. ``current``: as of ``Channel``."""
     if not _is_private(place) or (connection := connect(place)) is None:
         return None, ""
     order = Order(
-        {**environment},
-        request.folder or os.getcwd(),
+        {name: value for name, value in environment.items() if name != protocol.FIXED_LAYOUT},
+        current or os.getcwd(),
         tuple(os.sched_getaffinity(0)),
         os.getpid(),
     )
@@ -107,9 +120,9 @@ def _read_line(connection: socket.socket) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def _find_place(folder: str, python: str | None, device: Device) -> Path:
-    """Return where the keeper listens that serves a folder, an interpreter and a device."""
-    text = json.dumps([os.path.realpath(folder), python or sys.executable, device])
+def find_place(folder: str, python: str | None, device: Device, use: Use = "compile") -> Path:
+    """Return where the keeper listens that serves a folder, an interpreter, a device and a use."""
+    text = json.dumps([os.path.realpath(folder), python or sys.executable, device, use])
     return _find_private() / hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,13 +1,14 @@
-"""Keeps torch imported between the commands of one folder, and forks a worker for each that asks:
-the worker's side of ``perfcli warm``. Standard library and torch only.
+"""Keeps torch imported, for one command or between the commands of one folder (``perfcli warm``),
+and forks a worker for each that asks. Standard library and torch only.
 
 It listens on a socket in a folder that only its user can enter. A command sends one line of JSON,
 ``Order``, with three descriptors: where the worker reads its request, where it replies, its log.
 The answers are lines: ``{"pid": n}``, then ``{"status": n}`` when that worker has ended, as
 ``Popen.returncode`` has it; or ``{"refused": why}``. ``{"stop": true}`` instead of an order ends
-it. It ends by itself when nobody asked for long, when the command's folder or its own is gone, and
-when a file that it has imported is another one now. Where workers are still
-running then, it takes no further order, and ends once it has said how the last one ended.
+it. One that is kept for a command ends with it. Any other ends by itself when nobody asked for
+long, when the command's folder or its own is gone, and when a file that it has imported is another
+one now. Where workers are still running then, it takes no further order, and ends once it has said
+how the last one ended.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from perfcli.model import Device
+
+Use: TypeAlias = Literal["compile", "measure"]
+"""What workers do. Where a GPU is stood in for, nothing can be measured."""
 
 SOCKET = "socket"
 LOOK_SECONDS = 5.0
@@ -55,6 +59,10 @@ class KeepRequest:
     device: Device
     idle_seconds: float
     cache_dir: str
+    use: Use = "compile"
+    stays: bool = True
+    """Whether it goes on when the command that started it is gone, and looks whether it is still
+    wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +101,37 @@ def _is_own(connection: socket.socket) -> bool:
 
 class Keeper:
     """Serves until it is no longer wanted. Torch is imported when it is made. ``work`` is what a
-    worker does with two descriptors, that of its request and that of its replies."""
+    worker does with two descriptors, that of its request and that of its replies. ``command``: a
+    descriptor that ends with the command, for one that does not stay."""
 
-    def __init__(self, asked: KeepRequest, work: Callable[[int, int], object]) -> None:
-        from perfcli.compile import session
-
+    def __init__(
+        self, asked: KeepRequest, work: Callable[[int, int], object], command: int | None = None
+    ) -> None:
         self._asked = asked
         self._work = work
+        self._command = command
         self._place = Path(asked.place)
-        self._keep = session.import_early(asked.device, Path(asked.cache_dir))
+        self._keep = _import(asked)
         self._folder = _identify(asked.folder)
         self._imported = _list_imported()
-        self._own = _list_import_variables(os.environ)
+        self._own = list_import_variables(os.environ)
         self._used = time.monotonic()
-        self._running: dict[int, tuple[int, socket.socket]] = {}
+        self._running: dict[int, socket.socket] = {}
         self._events = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self._place / SOCKET))
         self._listener.listen()
         self._socket = _identify(str(self._place / SOCKET))
         self._events.register(self._listener, selectors.EVENT_READ)
+        if command is not None:
+            self._events.register(command, selectors.EVENT_READ)
+        # Not by pidfd_open, which some systems do not have.
+        self._ended, self._wakes = socket.socketpair()
+        for end in (self._ended, self._wakes):
+            end.setblocking(False)
+        self._events.register(self._ended, selectors.EVENT_READ)
+        signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
         self._stopped = False
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
@@ -125,8 +144,11 @@ class Keeper:
                 for key, _ in self._events.select(LOOK_SECONDS):
                     if key.fileobj is self._listener:
                         self._accept()
+                    elif key.fileobj is self._ended:
+                        self._report_ends()
                     else:
-                        self._report_end(key.data)
+                        self._stopped = True
+                        self._events.unregister(key.fileobj)
                 if self._stopped:
                     self._leave()
         except BaseException:
@@ -142,6 +164,8 @@ class Keeper:
     def _is_wanted(self) -> bool:
         if self._stopped:
             return False
+        if not self._asked.stays:
+            return True
         alive = time.monotonic() - self._used < self._asked.idle_seconds
         there = _identify(self._asked.folder) == self._folder
         return alive and there and _identify(str(self._place / SOCKET)) == self._socket
@@ -174,7 +198,7 @@ class Keeper:
                 _say(connection, {"pid": os.getpid(), "idle": idle, "running": len(self._running)})
                 return
             self._used = time.monotonic()
-            if _list_imported(self._imported) != self._imported:
+            if self._asked.stays and _list_imported(self._imported) != self._imported:
                 self._leave()
                 _say(connection, {"refused": "what it had imported was installed anew"})
                 return
@@ -192,7 +216,7 @@ class Keeper:
                 os.close(number)
 
     def _refuse(self, environment: Mapping[str, str]) -> str:
-        wanted = _list_import_variables(environment)
+        wanted = list_import_variables(environment)
         changed = [k for k in {**self._own, **wanted} if self._own.get(k) != wanted.get(k)]
         return f"it was started with another {changed[0]}" if changed else ""
 
@@ -218,18 +242,19 @@ class Keeper:
     ) -> None:
         """Go on as a worker that was started for this order alone."""
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         requests, replies, log = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
         connection.close()
-        self._listener.close()
-        self._events.close()
-        for watched, other in self._running.values():
-            os.close(watched)
+        for other in (self._listener, self._ended, self._wakes, *self._running.values()):
             other.close()
+        self._events.close()
+        if self._command is not None:
+            os.close(self._command)
         os.environ.clear()
         os.environ.update({**order.environment, "PERFCLI_PARENT": str(order.parent)})
         tempfile.tempdir = None
@@ -242,26 +267,39 @@ class Keeper:
     def _hand_over(self, pid: int, connection: socket.socket) -> None:
         """Watch a worker, then tell its command. One that has given up waiting may have started
         another, which reads the same request: then this one is killed."""
+        self._running[pid] = connection
         try:
-            watched = os.pidfd_open(pid)
-            self._running[pid] = watched, connection
-            self._events.register(watched, selectors.EVENT_READ, pid)
             _say(connection, {"pid": pid})
         except OSError:
             os.kill(pid, signal.SIGKILL)
-            if pid not in self._running:
-                os.waitpid(pid, 0)
             raise
 
-    def _report_end(self, pid: int) -> None:
-        watched, connection = self._running.pop(pid)
-        self._events.unregister(watched)
-        os.close(watched)
-        status = os.waitpid(pid, 0)[1]
-        self._used = time.monotonic()
-        with contextlib.suppress(OSError):
-            _say(connection, {"status": os.waitstatus_to_exitcode(status)})
-        connection.close()
+    def _report_ends(self) -> None:
+        """Say how workers ended, each to its command."""
+        with contextlib.suppress(BlockingIOError):
+            while self._ended.recv(_MOST_BYTES):
+                pass
+        for pid in list(self._running):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended:
+                continue
+            connection = self._running.pop(pid)
+            self._used = time.monotonic()
+            with contextlib.suppress(OSError):
+                _say(connection, {"status": os.waitstatus_to_exitcode(status)})
+            connection.close()
+
+
+def _import(asked: KeepRequest) -> object:
+    """Import torch, and return what has to be kept for as long as it lives."""
+    if asked.use == "measure":
+        from perfcli.measure import side
+
+        side.import_early(asked.device)
+        return None
+    from perfcli.compile import session
+
+    return session.import_early(asked.device, Path(asked.cache_dir))
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -284,7 +322,8 @@ def _say(connection: socket.socket, message: Mapping[str, object]) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _list_import_variables(environment: Mapping[str, str]) -> dict[str, str]:
+def list_import_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a process reads when it starts, or when it imports torch."""
     return {k: v for k, v in environment.items() if k.startswith(_IMPORT_VARIABLES)}
 
 

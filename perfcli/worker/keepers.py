@@ -20,7 +20,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.forked_worker import _find_place, _find_private, _is_private, _read_line
+from perfcli.worker.forked_worker import _find_private, _is_private, _read_line, find_place
 from perfcli.worker.keeper import SOCKET, KeepRequest, connect
 from perfcli.worker.process import worker_environment
 
@@ -52,7 +52,7 @@ def start_keeper(request: CompileRequest, idle_seconds: float, timeout: float | 
     if not hasattr(os, "pidfd_open"):
         raise PerfcliError("perfcli warm needs Linux 5.3 and Python's os.pidfd_open")
     python, device = request.variant.python, request.device
-    place = _find_place(os.getcwd(), python, device)
+    place = find_place(os.getcwd(), python, device)
     if len(os.fsencode(place / SOCKET)) > _LONGEST_PATH:
         raise PerfcliError(
             f"{place.parent.parent} has too long a path for a socket: set XDG_RUNTIME_DIR to a "

@@ -15,6 +15,8 @@ from perfcli.machine.scratch import make_scratch
 from perfcli.model import Ask, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
+from perfcli.worker.fork_server import ForkServers
+from perfcli.worker.forked_worker import Descriptors, ForkedWorker
 from perfcli.worker.process import PHASES, find_triton_cache, worker_environment
 from perfcli.worker.roles import Phase
 
@@ -46,13 +48,15 @@ class _Reply(msgspec.Struct):
 @dataclass(frozen=True, slots=True)
 class Starter:
     """Starts live workers: a ``roles.StartWorker``. ``caches`` is a folder that workers of the
-    same torch share: identical kernels are compiled, and tuned, once."""
+    same torch share: identical kernels are compiled, and tuned, once. ``servers``: what forks
+    them; None: each imports torch by itself."""
 
     caches: Path
     timeout_seconds: float | None = None
+    servers: ForkServers | None = None
 
     def __call__(self, request: MeasureRequest, told: Callable[[Phase], None]) -> LiveWorker:
-        return LiveWorker(request, self.caches, told, self.timeout_seconds)
+        return LiveWorker(request, self.caches, told, self.timeout_seconds, self.servers)
 
 
 class LiveWorker:
@@ -64,6 +68,7 @@ class LiveWorker:
         caches: Path,
         told: Callable[[Phase], None],
         timeout_seconds: float | None = None,
+        servers: ForkServers | None = None,
     ) -> None:
         self._side = request.side
         self._told = told
@@ -75,7 +80,13 @@ class LiveWorker:
         try:
             environment = _environment(request, self._folder, caches)
             python, current = request.compile.variant.python, request.compile.folder
-            self._channel = Channel(python, environment, self._folder, OutOfMemory, current)
+
+            def fork(descriptors: Descriptors) -> ForkedWorker | None:
+                return servers.fork(request.compile, environment, descriptors) if servers else None
+
+            self._channel = Channel(
+                python, environment, self._folder, OutOfMemory, current, fork=fork
+            )
             if request.compile.device == "cuda" and request.rank is None:
                 # Of one device, whatever torch uses it. Ranks would wait for each other in turn.
                 name = f"device-{request.device_index or 0}"

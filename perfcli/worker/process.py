@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -26,6 +27,7 @@ from perfcli.machine.scratch import make_scratch
 from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
+from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.forked_worker import ForkedWorker, fork_warm
 from perfcli.worker.needs import USUAL_NEEDS, Needs, measure_memory
 from perfcli.worker.roles import Compiled, Interlude, Progress
@@ -75,7 +77,11 @@ class ProcessExecutor:
             at_once = self._count_at_once([requests[number] for number in fitting])
             # One that is yet to begin would not wait.
             interlude = self.interlude if at_once >= len(fitting) else None
-            with closing(_Crew(at_once, self.timeout_seconds, interlude)) as crew:
+            # Those of a GPU each see another one, or none.
+            alike = not any(requests[n].on_device for n in fitting)
+            servers = ForkServers("compile", interlude is not None)
+            forking = servers if alike and len(fitting) > 1 else None
+            with closing(_Crew(at_once, self.timeout_seconds, interlude, forking)) as crew:
                 gpus = _list_gpus() if any(requests[n].on_device for n in fitting) else []
                 for turn, number in enumerate(fitting):
                     share = -(-requests[number].jobs // at_once)
@@ -118,6 +124,9 @@ def compile_in_process(
 
 _LOOK_SECONDS = 0.05
 """How often it looks whether an interlude is due."""
+_HOLD_SECONDS = 12.0
+"""How long compilations wait for those who get ready for an interlude: with more code, which takes
+longer, both at the same time are sooner done."""
 _Told: TypeAlias = "Progress | tuple[int, Bundle | BaseException]"
 
 
@@ -126,10 +135,17 @@ class _Crew:
     something is waited for that is done in between, the workers leave the processors to it."""
 
     def __init__(
-        self, at_once: int, timeout_seconds: float | None, interlude: Interlude | None = None
+        self,
+        at_once: int,
+        timeout_seconds: float | None,
+        interlude: Interlude | None = None,
+        servers: ForkServers | None = None,
     ) -> None:
         self._timeout = timeout_seconds
         self._interlude = interlude
+        self._servers = servers
+        self._held: list[_Compilation] = []
+        self._held_until = 0.0
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="perfcli")
         self._told: SimpleQueue[_Told] = SimpleQueue()
         self._lock = Lock()
@@ -166,10 +182,34 @@ class _Crew:
         """Return what is told next, or the interlude once it is due."""
         while interlude is not None:
             if interlude.is_due():
+                self._let_go()
                 return interlude
+            if interlude.comes_first():
+                self._hold()
+            else:
+                self._let_go()
             with suppress(Empty):
                 return self._told.get(timeout=_LOOK_SECONDS)
         return self._told.get()
+
+    def _hold(self) -> None:
+        """Stop workers that have imported torch, for a while."""
+        now = time.monotonic()
+        self._held_until = self._held_until or now + _HOLD_SECONDS
+        if now > self._held_until:
+            self._let_go()
+            return
+        with self._lock:
+            tracing = [each for each in self._running if each.traces]
+        for each in tracing:
+            if each not in self._held:
+                each.pause()
+                self._held.append(each)
+
+    def _let_go(self) -> None:
+        for each in self._held:
+            each.resume()
+        self._held.clear()
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
@@ -188,7 +228,7 @@ class _Crew:
     def _compile(self, number: int, request: CompileRequest, gpu: str | None) -> None:
         made: Bundle | BaseException
         try:
-            begun = _Compilation(request, number, self._told.put, self._timeout, gpu)
+            begun = _Compilation(request, number, self._told.put, self._timeout, gpu, self._servers)
             if self._interlude is not None:
                 begun.step_back()
             with self._lock:
@@ -214,6 +254,8 @@ class _Crew:
             self._closed = True
             for each in self._running:
                 each.kill()
+        if self._servers is not None:
+            self._servers.close()
         self._pool.shutdown(cancel_futures=True)
 
 
@@ -227,9 +269,13 @@ class _Compilation:
         progress: Callable[[Progress], None],
         timeout_seconds: float | None,
         gpu: str | None = None,
+        servers: ForkServers | None = None,
     ) -> None:
         self._request, self._index, self._progress = request, index, progress
         self._gpu = gpu
+        self._servers = servers
+        self.traces = False
+        """Whether it has got as far as that."""
         self._timeout = timeout_seconds
         self._channel: Channel | None = None
         self._folder = make_scratch()
@@ -251,6 +297,8 @@ class _Compilation:
             if refusal:
                 note = f"the warm worker is not used: {refusal} (perfcli warm starts a new one)"
                 self._progress(Progress(self._index, "import", note=note))
+            if worker is None and self._servers is not None:
+                worker = self._servers.fork(request, environment, descriptors)
             return worker
 
         python, current = request.variant.python, request.folder
@@ -263,9 +311,13 @@ class _Compilation:
         assert channel is not None
         try:
             channel.give(self._timeout)
-            return _bundle(channel, self._index, self._progress)
+            return _bundle(channel, self._index, self._hear)
         finally:
             self.close()
+
+    def _hear(self, told: Progress) -> None:
+        self.traces |= told.phase == "trace"
+        self._progress(told)
 
     def step_back(self) -> None:
         """Leave the processors to whoever wants them."""

@@ -146,6 +146,8 @@ class Interlude:
     is_due: Callable[[], bool]
     """Asked again and again, until it is once."""
     run: Callable[[], None]
+    comes_first: Callable[[], bool] = lambda: False
+    """Whether those who get ready for it need the processors more."""
 
 
 class MeasuringWorker(Protocol):

@@ -8,6 +8,8 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +37,7 @@ from perfcli.model import (
 )
 from perfcli.names import public
 from perfcli.storing import store, timings
+from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.live import Starter
 from perfcli.worker.process import find_triton_cache
 from perfcli.worker.ranks import RankGroup
@@ -60,6 +63,7 @@ class Watch:
     ) -> None:
         self.rounds = 0
         self.start: list[StartPhase] = []
+        self.servers: ForkServers | None = None
         self._context = context
         self._budget = measurement.budget_seconds
         self._at_once = measurement.device == "cpu"
@@ -96,7 +100,8 @@ class Watch:
 
     def round(self, measured: Round, elapsed: float) -> None:
         if not self.rounds and self._context is not None:
-            self.start = _list_phases(self._context, self.start, measured.took)
+            imported = self.servers.list_phases() if self.servers else []
+            self.start = _list_phases(self._context, [*imported, *self.start], measured.took)
             if self._recorder is not None:
                 self._recorder.start(self.start)
         self.rounds += 1
@@ -145,6 +150,8 @@ class Bench:
     """Caches that vanish with ``close``, if they do."""
     worktrees: Worktrees = field(default_factory=Worktrees)
     """Those of the revisions that are measured."""
+    servers: ForkServers = field(default_factory=lambda: ForkServers("measure"))
+    """What forks the workers."""
     _ahead: dict[SideName, tuple[MeasureRequest, _Ahead]] = field(default_factory=dict)
     """Workers that get ready though nobody has asked for them so far."""
 
@@ -154,29 +161,39 @@ class Bench:
         if ahead is None:
             return self.starts(request, told)
         if asked != request:
-            ahead.worker.close()
+            ahead.close()
             return self.starts(request, told)
         ahead.told = told
-        return ahead.worker
+        return ahead.started.result()
 
     def list_prepared(self) -> list[Prepared] | None:
         """Return what the workers say that were started ahead; None where one is not ready yet.
         Raises what one of them raises."""
-        workers = [ahead.worker for _, ahead in self._ahead.values()]
-        if not workers or not all(worker.is_prepared() for worker in workers):
+        ahead = [each for _, each in self._ahead.values()]
+        if not ahead or not all(each.started.done() for each in ahead):
+            return None
+        workers = [each.started.result() for each in ahead]
+        if not all(worker.is_prepared() for worker in workers):
             return None
         return [worker.prepare() for worker in workers]
 
+    def generates(self) -> bool:
+        """Return whether workers that were started ahead still generate code."""
+        return any(ahead.generates for _, ahead in self._ahead.values())
+
     def start_ahead(self, requests: Iterable[MeasureRequest]) -> None:
-        """Start workers that will be asked for."""
+        """Start workers that will be asked for, without waiting for what forks them."""
+        starting = ThreadPoolExecutor(1, thread_name_prefix="perfcli")
         for request in requests:
             ahead = _Ahead()
-            ahead.worker = self.starts(request, ahead.tell)
+            ahead.started = starting.submit(self.starts, request, ahead.tell)
             self._ahead[request.side] = request, ahead
+        starting.shutdown(wait=False)
 
     def close(self) -> None:
+        self.servers.close()  # before it waits for workers that wait for them
         for _, ahead in self._ahead.values():
-            ahead.worker.close()
+            ahead.close()
         self._ahead.clear()
         self.worktrees.close()
         if self.folder is not None:
@@ -186,13 +203,19 @@ class Bench:
 class _Ahead:
     """Holds a worker that was started ahead; who asks for it then is told of its phases."""
 
-    worker: AheadWorker
+    started: Future[AheadWorker]
 
     def __init__(self) -> None:
         self.told: Callable[[Phase], None] = lambda phase: None
+        self.generates = True
 
     def tell(self, phase: Phase) -> None:
+        self.generates = phase in ("import", "trace", "choices", "kernels")
         self.told(phase)
+
+    def close(self) -> None:
+        with suppress(PerfcliError):  # it did not start
+            self.started.result().close()
 
 
 class _OwnFiles:
@@ -245,12 +268,14 @@ def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> 
     folder = cache_dir() / "inductor" if stays else make_scratch("caches-")
     base, head = (_caches_name(job) for job in jobs)
     names: dict[SideName, str] = {"base": base, "head": head}
-    worktrees = Worktrees()
+    worktrees, servers = Worktrees(), ForkServers("measure")
+    # Both sides in the same way: one with variables of its own could not be forked.
+    forks = not any(job.request.variant.env for job in jobs)
 
     def start(request: MeasureRequest, told: Callable[[Phase], None]) -> AheadWorker:
         caches = folder / names[request.side]
         caches.mkdir(parents=True, exist_ok=True)
-        starter = Starter(caches, timeout)
+        starter = Starter(caches, timeout, servers if forks else None)
 
         def start_one(placed: MeasureRequest) -> AheadWorker:
             if placed.compile.world > 1:
@@ -259,7 +284,7 @@ def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> 
 
         return _OwnFiles(request, start_one, worktrees)
 
-    return Bench(start, folder=None if stays else folder, worktrees=worktrees)
+    return Bench(start, folder=None if stays else folder, worktrees=worktrees, servers=servers)
 
 
 _MANY_CORES = 4
@@ -320,6 +345,7 @@ def measure(
     try:
         with Reporter(names, context.notes) as progress:
             watch = Watch(opening, progress, context.notes, context)
+            watch.servers = place.servers
             measured = _race_watched(plan, place, watch, _Referee(subject, plan, setting))
     finally:
         place.close()

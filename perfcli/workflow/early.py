@@ -51,6 +51,10 @@ class EarlyRounds:
         self._subject = self._describe(head)
         return True
 
+    def comes_first(self) -> bool:
+        """Return whether workers are generating code: what is measured is waited for."""
+        return not self._is_decided and self._place.generates()
+
     def _describe(self, head: StepCode) -> Subject:
         # Of a revision, the run is named as it was typed, not as it lies in its worktree.
         typed = self._jobs[1].request.scenario

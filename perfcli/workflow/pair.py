@@ -179,7 +179,7 @@ def compile_pair(
                 return None
             ahead.callback(place.close)
             early = EarlyRounds(place, setting, jobs, context, ids)
-            return Interlude(early.is_due, early.run)
+            return Interlude(early.is_due, early.run, early.comes_first)
 
         base, head = obtain(jobs, context, begin=start_ahead)
         warn_of_oversights(head.run, context.notes)

@@ -26,7 +26,7 @@ from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import CompileRequest, Variant
 from perfcli.worker import keeper, keepers, protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.forked_worker import _find_place, fork_warm
+from perfcli.worker.forked_worker import find_place, fork_warm
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux 5.3")
 
@@ -67,7 +67,7 @@ class Kept:
         self.modules.mkdir()
         (self.modules / "imported.py").write_text("VALUE = 1\n")
         (self.modules / "edited.py").write_text("VALUE = 1\n")
-        self.place = _find_place(os.getcwd(), None, "cuda")
+        self.place = find_place(os.getcwd(), None, "cuda")
 
     def start(self, idle: float = 60.0) -> subprocess.Popen[bytes]:
         self.place.mkdir(parents=True, mode=0o700)

@@ -18,7 +18,7 @@ from perfcli.errors import PerfcliError
 from perfcli.machine.environment import cache_dir
 from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker import keepers
-from perfcli.worker.forked_worker import _find_place
+from perfcli.worker.forked_worker import find_place
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.roles import Progress
 
@@ -41,7 +41,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(root))
     monkeypatch.delenv("PERFCLI_WARM", raising=False)
     yield root
-    keepers.stop_keeper(_find_place(str(root), None, "cuda"))
+    keepers.stop_keeper(find_place(str(root), None, "cuda"))
     shutil.rmtree(root, ignore_errors=True)
 
 
