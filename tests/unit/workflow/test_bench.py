@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -73,6 +74,8 @@ def test_a_worker_that_was_started_ahead_is_taken_once() -> None:
 
     place = Bench(start)
     place.start_ahead([order("base"), order("head")])
+    while len(made) < 2:
+        time.sleep(0.001)
     told: list[str] = []
     taken = place.start(order("base"), told.append)
     assert taken is made[0]
