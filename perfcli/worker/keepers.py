@@ -1,5 +1,5 @@
 """Starts, lists and ends the processes that keep torch imported between commands (``keeper``), one
-per folder, interpreter and device."""
+per folder, interpreter, device and use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.forked_worker import _find_private, _is_private, _read_line, find_place
-from perfcli.worker.keeper import SOCKET, KeepRequest, connect
+from perfcli.worker.keeper import SOCKET, KeepRequest, Use, connect
+from perfcli.worker.live import measuring_environment
 from perfcli.worker.process import worker_environment
 
 _ABOUT = "about.json"
@@ -43,16 +44,23 @@ class KeptWorker:
     running: int
     """Workers that it forked and that have not ended."""
     memory_bytes: int
+    use: Use = "compile"
 
 
-def start_keeper(request: CompileRequest, idle_seconds: float, timeout: float | None = None) -> int:
-    """Start the process for this folder and a request's interpreter and device, in the place of one
-    that is there, and return its id once it can be asked. Raises PerfcliError where it does not
-    start."""
+def start_keeper(
+    request: CompileRequest,
+    idle_seconds: float,
+    timeout: float | None = None,
+    use: Use = "compile",
+    threads: int | None = None,
+) -> int:
+    """Start the process for this folder, a request's interpreter and device, and a use, in the
+    place of one that is there; return its id once it can be asked. ``threads``: what is measured
+    runs on, as in ``MeasureRequest``. Raises PerfcliError where it does not start."""
     if not hasattr(os, "pidfd_open"):
         raise PerfcliError("perfcli warm needs Linux 5.3 and Python's os.pidfd_open")
     python, device = request.variant.python, request.device
-    place = find_place(os.getcwd(), python, device)
+    place = find_place(os.getcwd(), python, device, use)
     if len(os.fsencode(place / SOCKET)) > _LONGEST_PATH:
         raise PerfcliError(
             f"{place.parent.parent} has too long a path for a socket: set XDG_RUNTIME_DIR to a "
@@ -61,7 +69,11 @@ def start_keeper(request: CompileRequest, idle_seconds: float, timeout: float | 
     _make_private(place.parent)
     with _alone_in(place.parent):
         stop_keeper(place)
-        return _start_in(place, request, idle_seconds, timeout)
+        environment = worker_environment(request, place)
+        if use == "measure":
+            environment = measuring_environment(request, threads, place, place)
+        asked = KeepRequest(str(place), os.getcwd(), device, idle_seconds, request.cache_dir, use)
+        return _start(asked, python, environment, timeout)
 
 
 @contextlib.contextmanager
@@ -75,23 +87,26 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def _start_in(
-    place: Path, request: CompileRequest, idle_seconds: float, timeout: float | None
+def _start(
+    asked: KeepRequest, python: str | None, environment: Mapping[str, str], timeout: float | None
 ) -> int:
-    python, device = request.variant.python, request.device
+    place = Path(asked.place)
     place.mkdir(mode=0o700)
     channel = None
     try:
-        environment = worker_environment(request, place)
         channel = Channel(python, environment, place, stays=True)
         channel.doing = "importing torch"
         channel.give(timeout)
-        asked = KeepRequest(str(place), os.getcwd(), device, idle_seconds, request.cache_dir)
         channel.send(protocol.encode({"keep": asked}))
         reply: dict[str, Any] = json.loads(channel.receive())
         if reply["type"] == "error":
             raise protocol.error(reply["kind"], reply["message"], reply["detail"])
-        about = {"folder": os.getcwd(), "python": python or sys.executable, "device": device}
+        about = {
+            "folder": asked.folder,
+            "python": python or sys.executable,
+            "device": asked.device,
+            "use": asked.use,
+        }
         (place / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
         return channel.release()
     except BaseException:

@@ -12,11 +12,11 @@ import msgspec
 
 from perfcli.errors import OutOfMemory, PerfcliError
 from perfcli.machine.scratch import make_scratch
-from perfcli.model import Ask, MeasureRequest, Prepared, Turn
+from perfcli.model import Ask, CompileRequest, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.fork_server import ForkServers
-from perfcli.worker.forked_worker import Descriptors, ForkedWorker
+from perfcli.worker.forked_worker import Descriptors, ForkedWorker, fork_warm
 from perfcli.worker.process import PHASES, find_triton_cache, worker_environment
 from perfcli.worker.roles import Phase
 
@@ -49,7 +49,7 @@ class _Reply(msgspec.Struct):
 class Starter:
     """Starts live workers: a ``roles.StartWorker``. ``caches`` is a folder that workers of the
     same torch share: identical kernels are compiled, and tuned, once. ``servers``: what forks
-    them; None: each imports torch by itself."""
+    them, unless ``perfcli warm`` keeps what does; None: each imports torch by itself."""
 
     caches: Path
     timeout_seconds: float | None = None
@@ -78,11 +78,16 @@ class LiveWorker:
         self._step_seconds = 0.0
         self._prepared: _Reply | None = None
         try:
-            environment = _environment(request, self._folder, caches)
+            environment = measuring_environment(
+                request.compile, request.threads, self._folder, caches
+            )
             python, current = request.compile.variant.python, request.compile.folder
 
             def fork(descriptors: Descriptors) -> ForkedWorker | None:
-                return servers.fork(request.compile, environment, descriptors) if servers else None
+                if servers is None:
+                    return None
+                kept, _ = fork_warm(request.compile, environment, descriptors, "measure")
+                return kept or servers.fork(request.compile, environment, descriptors)
 
             self._channel = Channel(
                 python, environment, self._folder, OutOfMemory, current, fork=fork
@@ -174,13 +179,17 @@ class LiveWorker:
         return self._channel
 
 
-def _environment(request: MeasureRequest, folder: Path, caches: Path) -> dict[str, str]:
+def measuring_environment(
+    request: CompileRequest, threads: int | None, folder: Path, caches: Path
+) -> dict[str, str]:
+    """Return a worker's environment. ``threads``: as in ``MeasureRequest``; ``folder``: its own;
+    ``caches``: as of ``Starter``."""
     own = {
         **KEEP_MEMORY,
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-        "TRITON_CACHE_DIR": str(find_triton_cache(request.compile)),
+        "TRITON_CACHE_DIR": str(find_triton_cache(request)),
         protocol.FIXED_LAYOUT: "1",
     }
-    if request.threads is not None:
-        own["OMP_NUM_THREADS"] = str(request.threads)
-    return worker_environment(request.compile, folder, own)
+    if threads is not None:
+        own["OMP_NUM_THREADS"] = str(threads)
+    return worker_environment(request, folder, own)
