@@ -126,9 +126,11 @@ class _ForkServer:
             reply: dict[str, Any] = json.loads(self._channel.receive())
         except (OSError, ValueError, PerfcliError):
             return False
+        if reply.get("type") != "done":
+            return False
         seconds = round(time.monotonic() - self._began, 3)
         self.phase = StartPhase("command", "import", self._began, seconds)
-        return reply.get("type") == "done"
+        return True
 
     def close(self) -> None:
         if self._channel is not None:

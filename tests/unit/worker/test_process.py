@@ -20,9 +20,9 @@ import msgspec
 import pytest
 
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.model import Bundle, CompileRequest, MeasureRequest, Variant
+from perfcli.model import Bundle, CompileRequest, Variant
 from perfcli.worker import channel as stack
-from perfcli.worker import live
+from perfcli.worker import live, process
 from perfcli.worker.channel import LOG_TAIL_LINES
 from perfcli.worker.needs import Needs
 from perfcli.worker.process import ProcessExecutor, worker_environment
@@ -480,7 +480,7 @@ def test_binaries_of_what_is_measured_next_are_kept(request_for: Request, tmp_pa
     measured = replace(request_for(""), cache_dir=str(tmp_path / "cache"), measured=True)
     found = worker_environment(measured, tmp_path)["TRITON_CACHE_DIR"]
     assert found == str(tmp_path / "cache" / "triton")
-    asked = live._environment(MeasureRequest(measured, "base", 7), tmp_path, tmp_path / "caches")
+    asked = live.measuring_environment(measured, None, tmp_path, tmp_path / "caches")
     assert asked["TRITON_CACHE_DIR"] == found
     private = worker_environment(replace(measured, measured=False), tmp_path)["TRITON_CACHE_DIR"]
     assert private == str(tmp_path / "triton")
@@ -548,6 +548,36 @@ def test_what_compiles_waits_for_an_interlude(request_for: Request, tmp_path: Pa
     assert str(made) == "done"
     assert asked == ["run"]
     assert niceness == [max(os.getpriority(os.PRIO_PROCESS, 0), 10)]
+
+
+TRACE = json.dumps({"type": "progress", "phase": "trace", "done": 0, "total": None})
+
+
+@pytest.mark.parametrize("until", ["ready", "long"])
+def test_tracing_waits_for_who_comes_first(
+    request_for: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: str
+) -> None:
+    """Until it is ready, or has taken too long."""
+    pids, go = tmp_path / "pids", tmp_path / "go"
+    go.touch()
+    monkeypatch.setattr(process, "_HOLD_SECONDS", 0.5 if until == "long" else 60.0)
+    stopped: list[float] = []
+
+    def comes_first() -> bool:
+        if pids.exists():
+            states = {state(each) for each in pids.read_text().split()}
+            if states == {"T"}:
+                stopped.append(time.monotonic())
+        return until == "long" or not stopped
+
+    traces = f"send({TRACE!r} + '\\n'); threading.Event().wait(0.3)\nwhile not"
+    body = WAITS.replace("while not", traces)
+    request = request_for(f"ERROR = {ERROR!r}\n{body}", pids=str(pids), go=str(go))
+    interlude = Interlude(lambda: False, lambda: pytest.fail("it is not due"), comes_first)
+    executor = ProcessExecutor(30, interlude=interlude)
+    ((_, made),) = executor.compile([request], lambda _: None)
+    assert str(made) == "done"
+    assert stopped or until == "long"
 
 
 def test_what_has_nothing_to_wait_for_keeps_its_priority(

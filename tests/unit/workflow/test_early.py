@@ -23,7 +23,7 @@ def make(prepared: Any, scenario: str = "softmax") -> EarlyRounds:
             raise prepared
         return prepared and [SimpleNamespace(code=code) for code in prepared]
 
-    place: Any = SimpleNamespace(list_prepared=list_prepared)
+    place: Any = SimpleNamespace(list_prepared=list_prepared, generates=lambda: True)
     jobs: Any = [
         SimpleNamespace(fingerprint=each, request=SimpleNamespace(scenario=scenario))
         for each in "ab"
@@ -48,6 +48,14 @@ def test_it_is_due_where_both_are_ready_and_differ(prepared: Any, due: bool) -> 
     assert made.is_due() is due
     assert not made.is_due() or prepared is None
     assert made.result() is None
+
+
+@pytest.mark.parametrize(("prepared", "first"), [(None, True), ([SOFTMAX, SOFTMAX], False)])
+def test_it_comes_first_until_it_is_decided(prepared: Any, first: bool) -> None:
+    made = make(prepared)
+    assert made.comes_first()
+    made.is_due()
+    assert made.comes_first() is first
 
 
 @pytest.mark.parametrize(
