@@ -45,7 +45,9 @@ SEARCHES = {
 }
 """What tunes on the device alone; ``mode="max-autotune"`` sets both options."""
 LONGEST = 40.0
-"""Seconds that max-autotune may take for a model: it is not begun with less."""
+"""Seconds that one of these may take for a model: it is not begun with less."""
+FIRST = 12
+"""Sets that are compiled before these."""
 
 # --- without a GPU ----------------------------------------------------------------------------
 
@@ -91,9 +93,10 @@ def variants_of(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
     yield "default", {}
     if found["options"]:
         yield "chosen", found["options"]
-    yield "coordinate descent", SEARCHES["coordinate descent"]
     alone = sorted(found["alone"], key=lambda each: each["estimated"]["low"])
-    for each in [*found["tried"], *alone]:
+    for number, each in enumerate([*found["tried"], *alone]):
+        if number == FIRST:
+            yield "coordinate descent", SEARCHES["coordinate descent"]
         if each["options"] != found["options"]:
             yield name_set(each["options"]), each["options"]
     yield "max-autotune", SEARCHES["max-autotune"]
@@ -112,7 +115,7 @@ def measure_one(name: str, found: Mapping[str, Any], asked: argparse.Namespace) 
     ready_by = float(asked.ready_by)
     with tune_device.lend(model, str(asked.out.with_suffix(".turn"))) as device:
         for label, options in variants_of(found):
-            least = LONGEST if label == "max-autotune" else 0.0
+            least = LONGEST if label in SEARCHES else 0.0
             if label in device.ready:
                 continue
             if time.monotonic() < ready_by - least or label in ("default", "chosen"):

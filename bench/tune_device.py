@@ -7,16 +7,17 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from cures_on_device import forget_gradients, patched
-from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import record_function
 from tune_models import Model
 
+from perfcli.measure.events import STEP, read, split_steps
+from perfcli.measure.profiling import profile_steps
 from perfcli.measure.turnstile import Turnstile
 
 SEED = 20261123
@@ -112,11 +113,10 @@ class Device:
         order = random.Random(SEED)
         ends = [n for n in self.ready if "=" not in n]
         for number in range(ROUNDS_OF_ENDS):
+            if number and time.monotonic() > end:
+                break
             wanted = [*self.ready] if number < ROUNDS else ends
-            for label in order.sample(wanted, len(wanted)):
-                if time.monotonic() > end and (number or label not in ends):
-                    continue
-                self._time(self.ready[label])
+            self._time([self.ready[label] for label in order.sample(wanted, len(wanted))])
         found: dict[str, Any] = {label: {"failure": why} for label, why in self.failed.items()}
         for label, one in self.ready.items():
             found[label] = {
@@ -132,18 +132,26 @@ class Device:
                 }
         return found
 
-    def _time(self, one: Ready) -> None:
-        began = time.monotonic()
+    def _time(self, turns: Sequence[Ready]) -> None:
+        """Time one turn of each, under one profiler: it takes longer to start than a turn."""
         torch.cuda.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-            for _ in range(STEPS):
-                one.step()
-            torch.cuda.synchronize()
-        events = [e for e in profiler.key_averages() if e.device_type == DeviceType.CUDA]
-        generated = sum(e.self_device_time_total for e in events if e.key.startswith("triton_"))
-        one.generated.append(generated / STEPS / 1e6)
-        one.all.append(sum(e.self_device_time_total for e in events) / STEPS / 1e6)
-        one.timing_seconds += time.monotonic() - began
+        with profile_steps(on_device=True, facts=False) as profiler:
+            for one in turns:
+                began = time.monotonic()
+                for _ in range(STEPS):
+                    with record_function(STEP):
+                        one.step()
+                        torch.cuda.synchronize()
+                one.timing_seconds += time.monotonic() - began
+        events = read(profiler.kineto_results.events())
+        seen = split_steps(events, True, lambda name: name.startswith("triton_"))
+        if len(seen) != STEPS * len(turns):
+            print(f"a round is lost: {len(seen)} steps seen", file=sys.stderr, flush=True)
+            return
+        for number, one in enumerate(turns):
+            kernels = [k for step in seen[number * STEPS : (number + 1) * STEPS] for k in step]
+            one.generated.append(sum(k.seconds for k in kernels if k.generated) / STEPS)
+            one.all.append(sum(k.seconds for k in kernels) / STEPS)
 
 
 @contextlib.contextmanager

@@ -70,7 +70,7 @@ class StepProfiler:
         with ExitStack() as stack:
             if not on_device:
                 stack.enter_context(loaded_kernels.mark_kernels(step.capture))
-            profile = stack.enter_context(_profiler(on_device, facts))
+            profile = stack.enter_context(profile_steps(on_device, facts))
             for _ in range(count):
                 with torch.profiler.record_function(STEP):
                     step.launch()
@@ -112,7 +112,7 @@ class StepProfiler:
 
 
 @contextmanager
-def _profiler(on_device: bool, facts: bool) -> Iterator[Any]:
+def profile_steps(on_device: bool, facts: bool) -> Iterator[Any]:
     """Run the low-level profiler: the high-level one also builds an object per event, which takes
     longer than the step."""
     import torch
