@@ -20,12 +20,17 @@ _MADE = ("<frozen ", "<eval_with_key>")
 _REGISTRATIONS = re.compile(r"^\w+: (?:fallthrough )?registered at .*\]$\n?", re.MULTILINE)
 """What torch appends to the message of an operator that lacks a kernel: 60 lines, one for each
 part of its dispatcher."""
+_OF_OTHERS = re.compile(
+    r" (?:Including non-PyTorch memory|Process \d+ has|Of the allocated).*", re.S
+)
+"""What torch's error of memory tells after how much was asked for and how much there is: who has
+the rest, and advice about its allocator (seen with torch 2.11)."""
 
 
 def users_failure(what: str, error: BaseException, printed: str = "") -> UserCodeFailed:
     """Return the failure with ``what`` and the error's first line; ``detail`` is the user's part of
     the traceback, and what was printed."""
-    lines = str(error).strip().splitlines()
+    lines = _OF_OTHERS.sub("", str(error).strip()).splitlines()
     reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return UserCodeFailed(f"{what}: {reason}", detail=users_traceback(error) + printed)
 

@@ -66,17 +66,17 @@ def find_floor(
     is."""
     of_graph = ASSUMED_OF_SHORT_GRAPH if seconds < SHORT_GRAPH_SECONDS else ASSUMED_OF_GRAPH
     known = [(of_graph if clock == "graph" else ASSUMED[device], "assumed")]
-    if waits and stored is None:
-        of_host = ASSUMED_WAITING + ASSUMED_WAITING_SECONDS / seconds
-        known.append((of_host, "assumed of a step that waits for its host"))
     if stored is not None:
         known.append(stored)
     controls = [control for control in controls if control.base]
     known.append(
         (_common_bias(controls), f"{len(controls)} identical kernels on both sides, today")
     )
+    kernel = max(*(each for each, _ in known), _single_bias(controls))
+    if waits and stored is None:  # no kernel waits for the host
+        of_host = ASSUMED_WAITING + ASSUMED_WAITING_SECONDS / seconds
+        known.append((of_host, "assumed of a step that waits for its host"))
     relative, source = max(known, key=lambda k: k[0])
-    kernel = max(relative, _single_bias(controls))
     return Floor(relative, source, kernel, margin=ASSUMED[device])
 
 

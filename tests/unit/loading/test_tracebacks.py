@@ -103,6 +103,24 @@ def test_an_error_is_one_line_and_the_users_part() -> None:
     assert frames(told.detail) == [USERS]
 
 
+# As torch 2.11 writes it.
+OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 2048.00 GiB. GPU 0 has a total capacity of 139.80 GiB "
+    "of which 134.46 GiB is free. Process 2952 has 4.70 GiB memory in use. Including non-PyTorch "
+    "memory, this process has 640.00 MiB memory in use. Of the allocated memory 120.00 MiB is "
+    "allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated. If reserved but "
+    "unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+)
+
+
+def test_an_error_of_memory_says_what_was_asked_for_and_what_there_is() -> None:
+    told = str(tracebacks.users_failure("it failed", MemoryError(OF_MEMORY)))
+    assert told == (
+        "it failed: MemoryError: CUDA out of memory. Tried to allocate 2048.00 GiB. GPU 0 has a "
+        "total capacity of 139.80 GiB of which 134.46 GiB is free."
+    )
+
+
 # As torch 2.13 writes it, shortened.
 OF_DYNAMO = """RuntimeError when making fake tensor call
   Explanation: Dynamo failed to run FX node with fake tensors: (FakeTensor(...,

@@ -49,6 +49,7 @@ def test_steps_that_wait_may_differ_by_what_two_hosts_did(seconds: float, seen: 
     made = floor.find_floor("cuda", [], seconds=seconds, waits=True)
     assert seen * 1.5 < made.relative < seen * 2.6
     assert made.source == "assumed of a step that waits for its host"
+    assert made.kernel == floor.ASSUMED["cuda"]  # a kernel waits for no host
 
 
 def test_what_was_stored_counts_where_it_is_larger() -> None:
