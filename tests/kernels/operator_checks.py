@@ -416,6 +416,9 @@ def examples() -> str:
         )
         if not torch.allclose(loss, sums / (items or (labels[:, 1:] != -100).sum()), atol=1e-5):
             return f"the loss is {loss}"
+    shifted = names["causal_loss"](logits, None, 11, shift_labels=labels)
+    if not torch.allclose(shifted, F.cross_entropy(logits.flatten(0, 1), labels.flatten())):
+        return f"the loss of labels that are shifted is {shifted}"
     query, key, value = rows(1, 4, 5, 8), rows(1, 2, 5, 8) / 2, rows(1, 2, 5, 8) / 3
     mask = torch.full((5, 5), float("-inf"), device=DEVICE).triu(1)
     found, _ = names["attend"](model, query, key, value, mask, 0.3)
