@@ -72,10 +72,8 @@ GRADIENT = operator(
 
 
 def _setup(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    _, lse, scale = output
-    ctx.mark_non_differentiable(lse, scale)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*inputs[:2], lse, scale)
+    ctx.save_for_backward(*inputs[:2], *output[1:])
 
 
 def _differentiate(ctx: Any, dloss: Tensor | None, *_others: None) -> Any:
@@ -84,5 +82,5 @@ def _differentiate(ctx: Any, dloss: Tensor | None, *_others: None) -> Any:
     return GRADIENT.call(dloss, *ctx.saved_tensors), None, None
 
 
-PARTS.register_autograd(_differentiate, setup_context=_setup)
+PARTS.register_autograd(_differentiate, setup_context=_setup, constant=1)
 CALLS = {"cross_entropy": PARTS.define_first("cross_entropy", SCHEMAS["cross_entropy"])}

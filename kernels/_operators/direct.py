@@ -33,8 +33,8 @@ def make_direct(
     replay: Replay, operator: Callable[..., Any], node: Any, first: Records | None = None
 ) -> Callable[..., Any]:
     """Return a function of an operator's arguments. ``node`` is autograd's function of what
-    computes the outputs and the arguments; ``first`` is given for an operator that returns the
-    first output of ``replay`` alone."""
+    computes the outputs and the arguments; ``first`` is given for an operator, and a node, that
+    return the first output of ``replay`` alone."""
     parameters = replay.parameters
     tensors = [name for kind, name in parameters if kind == "Tensor"]
     lists = [name for kind, name in parameters if kind == "Tensor[]"]
@@ -58,7 +58,7 @@ def call({accepted}):
     if has_grad() and ({" or ".join(needs)}):
         found = get_all(key)
         if found is not None and not {IS_WATCHED}:
-            return apply(found, {spread}){"" if first is None else "[0]"}
+            return apply(found, {spread})
     else:
         found = get(key)
         if found is not None and not {IS_WATCHED}:

@@ -45,10 +45,13 @@ class Operator:
         call = self._differentiate_list if self._listed else self._differentiate
         _LIBRARY.impl(name, call, "Autograd", with_keyset=True)
 
-    def register_autograd(self, gradient: Gradient, *, setup_context: Setup) -> None:
-        """Give it a gradient, as ``torch.library.register_autograd`` would. Then ``call`` calls
-        it."""
-        self._node = _make_node(setup_context, gradient, self._listed)
+    def register_autograd(
+        self, gradient: Gradient, *, setup_context: Setup, constant: int | None = None
+    ) -> None:
+        """Give it a gradient, as ``torch.library.register_autograd`` would; outputs from the number
+        ``constant`` on have none. Then ``call`` calls it."""
+        self._autograd = setup_context, gradient, self._listed
+        self._node = _make_node(*self._autograd, constant)
         self.call = make_direct(self._run, self._called, self._node)
 
     def register_autocast(self, dtype: torch.dtype) -> None:
@@ -76,7 +79,8 @@ class Operator:
         self._names.append(f"{NAMESPACE}::{name}")
         self._run.first = {}
         called = getattr(torch.ops.perfcli, name).default
-        return make_direct(self._run, called, self._node, self._run.first)
+        node = _make_node(*self._autograd, first=True)
+        return make_direct(self._run, called, node, self._run.first)
 
     def _differentiate(self, keyset: Any, *arguments: Any) -> Any:
         run = self._find_run(keyset)
@@ -111,9 +115,16 @@ class Operator:
         )
 
 
-def _make_node(setup: Setup, gradient: Gradient, listed: bool) -> Any:
+def _make_node(
+    setup: Setup,
+    gradient: Gradient,
+    listed: bool,
+    constant: int | None = None,
+    first: bool = False,
+) -> Any:
     """Return autograd's function of ``run``, which computes the outputs, and its arguments; of a
-    list's tensors one by one: autograd does not look into lists."""
+    list's tensors one by one: autograd does not look into lists. ``first``: it returns the first
+    output alone, since each takes time."""
 
     class Node(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
@@ -122,7 +133,9 @@ def _make_node(setup: Setup, gradient: Gradient, listed: bool) -> Any:
                 given = (given,)
             result = run(*given)
             setup(ctx, given, result)
-            return result
+            if constant is not None:
+                ctx.mark_non_differentiable(*result[constant:])
+            return result[0] if first else result
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:

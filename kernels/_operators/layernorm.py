@@ -118,7 +118,6 @@ RESIDUAL_GRADIENT = operator(
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     x, weight, _, _ = inputs
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*output[1:])
     ctx.save_for_backward(x, weight, *output[1:])
 
 
@@ -130,7 +129,6 @@ def _differentiate(ctx: Any, dy: Tensor | None, *_: Any) -> Any:
 
 def _residual_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*output[2:])
     ctx.save_for_backward(output[1], inputs[2], *output[2:])
 
 
@@ -144,8 +142,8 @@ def _residual_differentiate(ctx: Any, dy: Tensor | None, dsum: Tensor | None, *_
     return dx, dx, dw, db, None
 
 
-PLAIN.register_autograd(_differentiate, setup_context=_setup)
-RESIDUAL.register_autograd(_residual_differentiate, setup_context=_residual_setup)
+PLAIN.register_autograd(_differentiate, setup_context=_setup, constant=1)
+RESIDUAL.register_autograd(_residual_differentiate, setup_context=_residual_setup, constant=2)
 CALLS = {
     "layer_norm": PLAIN.define_first("layer_norm", SCHEMAS["layer_norm"]),
     "native_layer_norm": PLAIN.call,

@@ -103,7 +103,6 @@ GRADIENTS = operator(
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     x, weight, target, _, *ctx.settings = inputs
-    ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(x, weight, target, *output[1:])
 
@@ -122,5 +121,5 @@ def _cast(x: Tensor, weight: Tensor, *others: Any) -> Sequence[Any]:
     return x, weight, *others
 
 
-PARTS.register_autograd(_differentiate, setup_context=_setup)
+PARTS.register_autograd(_differentiate, setup_context=_setup, constant=1)
 CALLS = {name: PARTS.define_first(name, schema, cast=_cast) for name, schema in SCHEMAS.items()}

@@ -178,6 +178,8 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         """Tensors whose addresses kernels take."""
         self._names: dict[str, Any] = {"empty": torch.empty_strided}
         self.calls = 0
+        """Of torch, other than for tensors without values."""
+        self._launches = 0
         self._problem = ""
 
     def take_argument(self, argument: Any) -> Any:
@@ -325,13 +327,12 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         launcher, arguments = _find_launcher(kernel, [*head, None, None, None, *values])
         written = ", ".join(self._write_argument(each) for each in arguments)
         self._lines.append(f"{self._name(launcher)}({written})")
+        self._launches += 1
 
     def _write_argument(self, value: Any) -> str:
         """Return the expression of a launcher's argument; Triton takes a number for a pointer."""
         if value is _STREAM:
-            driver, index = triton.runtime.driver.active, self._made[0].get_device()
-            self._names |= {"stream": driver.get_current_stream, "index": index}
-            return "stream(index)"
+            return "stream"
         if type(value) is tuple:
             return f"({''.join(f'{self._write_argument(each)}, ' for each in value)})"
         if isinstance(value, TensorDescriptor):
@@ -382,6 +383,9 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         inputs = (each for each in range(self._inputs) if each in self._addressed)
         body = [*self._unpacking, *map(_write_address, inputs)]
         body += self._write_scratch(scratch)
+        if self._launches:
+            driver, index = triton.runtime.driver.active, self._made[0].get_device()
+            body.append(f"stream = {self._name(driver.get_current_stream)}({index})")
         for number, line in enumerate(self._lines):
             makes = self._makes.get(number, [])
             if self._empty.isdisjoint(makes):
@@ -394,9 +398,9 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _write_scratch(self, numbers: Sequence[int]) -> list[str]:
         if not numbers:
             return []
-        places, end = [], 0
+        places, end = ["begin = scratch.data_ptr()"], 0
         for each in numbers:
-            places.append(f"p{each} = scratch.data_ptr() + {end}")
+            places.append(f"p{each} = begin + {end}")
             end += -(-self._made[each].untyped_storage().nbytes() // _APART) * _APART
         room = torch.empty(end, dtype=torch.uint8, device=self._made[numbers[0]].device)
         return [f"scratch = {self._write_empty(room)}", *places]

@@ -39,19 +39,18 @@ def fake(x: Tensor, weight: Tensor, scale: float = 2.0) -> tuple[Tensor, Tensor]
 
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*inputs[:2])
     ctx.scale = inputs[2]
 
 
-def differentiate(ctx: Any, dy: Tensor, _: Any) -> Any:
+def differentiate(ctx: Any, dy: Tensor, *_: Any) -> Any:
     x, weight = ctx.saved_tensors
     return ctx.scale * dy * weight, ctx.scale * (dy * x).sum_to_size(weight.shape), None
 
 
 SCHEMA = "(Tensor x, Tensor weight, float scale=2.0)"
 PRODUCT = dispatch.Operator("product", f"{SCHEMA} -> (Tensor, Tensor)", product, fake)
-PRODUCT.register_autograd(differentiate, setup_context=keep)
+PRODUCT.register_autograd(differentiate, setup_context=keep, constant=1)
 FIRST = PRODUCT.define_first("first_product", f"{SCHEMA} -> Tensor")
 DISPATCHED = 0
 
@@ -62,7 +61,8 @@ def through_dispatcher(*arguments: Any) -> Any:
     return torch.ops.perfcli.first_product(*arguments)
 
 
-CALL = direct.make_direct(PRODUCT._run, through_dispatcher, PRODUCT._node, PRODUCT._run.first)
+NODE = dispatch._make_node(keep, differentiate, False, first=True)
+CALL = direct.make_direct(PRODUCT._run, through_dispatcher, NODE, PRODUCT._run.first)
 X, WEIGHT = torch.randn(3, 4), torch.randn(4)
 CALL(X, WEIGHT)
 
