@@ -47,7 +47,7 @@ def measure_drift(values: Sequence[float]) -> Drift:
     n = len(values)
     if n < FEWEST:
         return Drift(why=f"{n} points are too few, {FEWEST} are needed")
-    series = cut_outliers(np.asarray(values, dtype=float)[None, :])[0]
+    series = cut_outliers(np.asarray(values, dtype=float))
     shifts = find_shifts(values)
     edges = [0, *(shift.index for shift in shifts), n]
     means = [float(series[a:b].mean()) for a, b in pairwise(edges)]
