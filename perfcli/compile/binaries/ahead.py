@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from perfcli.compile.binaries.assembler import look_up_release
 from perfcli.compile.binaries.binaries import keep_binaries, prepare_process
 from perfcli.compile.capture.captured import CapturedKernel
 from perfcli.compile.capture.definition import Definition
@@ -39,6 +40,7 @@ class BinariesAhead:
         """Seconds for which a kernel that was to be loaded was not compiled yet."""
         self._target = target
         self._begun: dict[str, tuple[Definition, Future[bool]]] = {}
+        look_up_release(target)
         context = multiprocessing.get_context("fork")
         self._executor = ProcessPoolExecutor(jobs, context, _prepare, (target,))
         self._executor.submit(os.getpid).result()  # forks all of them now

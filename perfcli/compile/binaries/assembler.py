@@ -12,6 +12,7 @@ import re
 import select
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,28 @@ def select_ptxas() -> None:
         choose()
 
 
+def look_up_release(target: Target) -> None:
+    """Have Triton look up the release of its own ptxas, which it keeps, and finds binaries by, even
+    if Inductor chooses another ptxas later. Where Inductor generates code, Triton does so before
+    that choice; processes that are forked earlier would name the same binaries differently, and
+    each kernel would be compiled twice (2.11.0+cu130)."""
+    with suppress(Exception):  # another triton
+        from triton.backends.nvidia.compiler import get_ptxas_version
+
+        get_ptxas_version(_number(target))
+
+
 def ptxas_version(target: Target) -> str | None:
     """Return the release that triton will run for the target, such as ``13.0``, or None where it
     can't be told.
 
     Seen with triton 3.6 to 3.9 (``backends.nvidia.compiler.get_ptxas``).
     """
-    return version_for(target.capability[0] * 10 + target.capability[1])
+    return version_for(_number(target))
+
+
+def _number(target: Target) -> int:
+    return target.capability[0] * 10 + target.capability[1]
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perfcli.compile.binaries.assembler import look_up_release
 from perfcli.compile.binaries.binaries import compile_kernels, prepare_process
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.capture.definition import Definition
@@ -61,6 +62,8 @@ class KernelPool:
         self._jobs, self._busy = jobs, 0
         self._waiting: list[Definition] = []
         self._lock = threading.Lock()
+        if target is not None:
+            look_up_release(target)
         context = multiprocessing.get_context("fork")
         self._remarks, end = os.pipe()
         os.set_blocking(self._remarks, False)

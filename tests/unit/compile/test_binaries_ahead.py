@@ -16,6 +16,7 @@ from torch._inductor.async_compile import AsyncCompile
 
 from perfcli.compile.binaries import ahead
 from perfcli.compile.binaries.ahead import BinariesAhead
+from perfcli.compile.binaries.pool import KernelPool
 from perfcli.compile.capture.captured import CapturedKernel
 from perfcli.compile.capture.definition import Definition
 from perfcli.machine import targets
@@ -61,6 +62,35 @@ def test_a_kernel_is_loaded_once_its_binary_is_there(
         assert load(made, monkeypatch, caches / "triton", KERNEL, "never seen") == [2, 2]
     finally:
         made.close()
+
+
+@pytest.mark.parametrize("of", ["ahead", "pool"])
+def test_binaries_are_named_by_the_assembler_that_inductor_has_not_chosen_yet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of: str
+) -> None:
+    """Inductor names them so: it generates code before it chooses."""
+    from torch._inductor.runtime import compile_tasks
+    from triton.backends.nvidia.compiler import get_ptxas_version
+
+    other = tmp_path / "ptxas"
+    other.write_text("#!/bin/sh\necho Cuda compilation tools, release 99.9")
+    other.chmod(0o755)
+
+    def choose() -> None:
+        os.environ["TRITON_PTXAS_PATH"] = str(other)
+
+    monkeypatch.setattr(compile_tasks, "_set_triton_ptxas_path", choose, raising=False)
+    get_ptxas_version.cache_clear()
+    target = targets.get("h200")
+    made = BinariesAhead(1, target) if of == "ahead" else KernelPool(1, target, tmp_path / "cache")
+    try:
+        found = made._executor.submit(get_ptxas_version, 90).result(60)
+    finally:
+        made.close()
+    assert "TRITON_PTXAS_PATH" not in os.environ
+    assert "release" in found
+    assert "99.9" not in found
+    assert found == get_ptxas_version(90)
 
 
 def test_what_another_process_compiles_is_waited_for(
