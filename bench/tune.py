@@ -46,6 +46,9 @@ SEARCHES = {
 """What tunes on the device alone; ``mode="max-autotune"`` sets both options."""
 LONGEST = 40.0
 """Seconds that one of these may take for a model: it is not begun with less."""
+MOST_WRONG = 0.05
+"""The most by which a result may differ from the default's, as a part of the largest there: several
+roundings to bfloat16."""
 FIRST = 12
 """Sets that are compiled before these."""
 
@@ -174,6 +177,12 @@ def table(result: Mapping[str, Any]) -> str:
     ]
     lines += ["| " + " | ".join(row["cells"]) + " |" for row in rows]
     chosen = [row["chosen"] for row in rows]
+    wrong = [
+        f"{name} {label}"
+        for name, variants in result["models"].items()
+        for label, variant in variants.items()
+        if not is_right(variant)
+    ]
     best = [row["best"] for row in rows]
     if rows:
         gained, possible = geometric_mean(chosen), geometric_mean(best)
@@ -183,6 +192,7 @@ def table(result: Mapping[str, Any]) -> str:
             f"geometric mean of the gain: chosen {gained:.3f}, best single option {possible:.3f} "
             f"({share:.0%} of it, as logarithms); slower than default by more than 1 %: "
             f"{sum(1 / each > 1.01 for each in chosen)} of {len(chosen)}",
+            f"wrong results: {', '.join(wrong) or 'none'}",
             "device seconds, all models: tune without a GPU 0; "
             + "; ".join(f"{way} {spent(result, way):.0f}" for way in ("every option", *SEARCHES)),
         ]
@@ -190,7 +200,8 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def row_of(name: str, each: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any] | None:
-    times = {label: variant for label, variant in each.items() if variant.get("generated")}
+    right = {label: variant for label, variant in each.items() if is_right(variant)}
+    times = {label: variant for label, variant in right.items() if variant.get("generated")}
     if "default" not in times:
         return None
     base = times["default"]
@@ -214,6 +225,11 @@ def row_of(name: str, each: Mapping[str, Any], result: Mapping[str, Any]) -> dic
     cells += [f"{share:.0%}" if share is not None else "–"]
     cells += [f"{1 / gain[n] - 1:+.1%}" if n in gain else "–" for n in SEARCHES]
     return {"cells": cells, "chosen": chosen, "best": most}
+
+
+def is_right(variant: Mapping[str, Any]) -> bool:
+    """Return whether its results are the default's, but for roundings."""
+    return bool(variant.get("error", 0.0) <= MOST_WRONG)
 
 
 def spent(result: Mapping[str, Any], what: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import statistics
 import sys
@@ -36,6 +37,8 @@ class Ready:
     generated: list[float] = field(default_factory=list)
     all: list[float] = field(default_factory=list)
     timing_seconds: float = 0.0
+    error: float = 0.0
+    """The largest difference of a result from the default's, as a part of the largest there."""
 
 
 @contextlib.contextmanager
@@ -56,6 +59,8 @@ class Device:
         self.turnstile = turnstile
         self.ready: dict[str, Ready] = {}
         self.failed: dict[str, str] = {}
+        self.right: list[torch.Tensor] = []
+        """The default's results: what it returns and all gradients."""
 
     def prepare(self, label: str, options: Mapping[str, Any], searches: bool = False) -> None:
         """Compile a variant. One that ``searches`` on the device for long shares it: most of that
@@ -65,16 +70,19 @@ class Device:
             with chosen(options):
                 step = self._compiled()
                 with contextlib.nullcontext() if searches else self._alone():
-                    for _ in range(3):
-                        step()
+                    for _ in range(2):
+                        step([])
+                    step(results := [])
                 torch.cuda.synchronize()
         except Exception as error:  # one variant must not lose the others
             self.failed[label] = f"{type(error).__name__}: {error}"[:300]
             print(label, self.failed[label], file=sys.stderr, flush=True)
             return
         seconds = time.monotonic() - began - (self.turnstile.waited - waited)
-        self.ready[label] = Ready(step, seconds)
-        print(f"{label}: {seconds:.1f} s", file=sys.stderr, flush=True)
+        self.right = self.right or results
+        error = _differ(self.right, results)
+        one = self.ready[label] = Ready(lambda: step([]), seconds, error=error)
+        print(f"{label}: {seconds:.1f} s, error {one.error:.1e}", file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -85,7 +93,8 @@ class Device:
         finally:
             self.turnstile.leave()
 
-    def _compiled(self) -> Callable[[], None]:
+    def _compiled(self) -> Callable[[list[torch.Tensor]], None]:
+        """Return a step that appends its results to a list."""
         import torch._inductor.compile_fx as inductor
 
         workload = self.workload
@@ -98,12 +107,14 @@ class Device:
         call = torch.compile(workload.call, backend=backend, dynamic=False)
         kind = workload.autocast and getattr(torch, workload.autocast)
 
-        def step() -> None:
+        def step(results: list[torch.Tensor]) -> None:
             scope = torch.autocast("cuda", dtype=kind) if kind else contextlib.nullcontext()
             with scope, torch.set_grad_enabled(training):
                 out = call(*workload.inputs, **workload.kwargs)
+            results.append(out.detach())
             if training:
                 out.backward(torch.ones_like(out))
+                results += [each.grad for each in _leaves(workload) if each.grad is not None]
                 forget_gradients(workload)
 
         return step
@@ -123,6 +134,7 @@ class Device:
                 "prepare_seconds": one.prepare_seconds,
                 "timing_seconds": one.timing_seconds,
                 "turns": len(one.generated),
+                "error": one.error,
             }
             if one.generated:
                 found[label] |= {
@@ -152,6 +164,23 @@ class Device:
             kernels = [k for step in seen[number * STEPS : (number + 1) * STEPS] for k in step]
             one.generated.append(sum(k.seconds for k in kernels if k.generated) / STEPS)
             one.all.append(sum(k.seconds for k in kernels) / STEPS)
+
+
+def _leaves(workload: Any) -> Iterator[torch.Tensor]:
+    if hasattr(workload.call, "parameters"):
+        yield from workload.call.parameters()
+    yield from (each for each in workload.inputs if isinstance(each, torch.Tensor))
+
+
+def _differ(right: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> float:
+    """Return the largest difference as a part of the largest value, of the tensor that differs
+    most."""
+    errors = [0.0 if len(right) == len(found) else math.inf]
+    for one, other in zip(right, found, strict=False):
+        most = one.abs().max().item() or 1.0
+        error = (one.float() - other.float()).abs().max().item() / most
+        errors.append(math.inf if math.isnan(error) else error)
+    return max(errors)
 
 
 @contextlib.contextmanager

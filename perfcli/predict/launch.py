@@ -88,7 +88,7 @@ def demand_of(
     earlier launch left in the L2 cache, 0 to 1."""
     traffic, warp, longest = work.traffic, work.warp, work.longest
     issued = warp.issued
-    read, written = _count_moved(work, buffers)
+    read, written = count_moved(work, buffers)
     return Demand(
         blocks=work.blocks,
         warps=work.warps,
@@ -132,7 +132,7 @@ def demand_of(
     )
 
 
-def _count_moved(work: LaunchWork, buffers: Sequence[Buffer]) -> tuple[float, float]:
+def count_moved(work: LaunchWork, buffers: Sequence[Buffer]) -> tuple[float, float]:
     """Return the bytes that a launch reads and writes, each once: what its blocks touch, of no
     buffer more than it holds."""
     traffic, blocks = work.traffic, work.blocks

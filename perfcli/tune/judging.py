@@ -15,6 +15,7 @@ from perfcli.diff.compare import compare
 from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.model import Run
 from perfcli.predict.step import LEAST_CHANGE
+from perfcli.predict.unread import list_unread
 from perfcli.tune.answer import SAME, Ratio
 
 LIKELY_TIME = replace(
@@ -109,6 +110,8 @@ class Estimating:
             name = f"{LIKELY_TIME.name} {step.base.constants} {self._class}"
             forge.metric = replace(LIKELY_TIME, name=name)
         found = _estimate(self.default or run, run)
+        if self.default is not None:
+            _check_reads(run)
         name = forge.metric.name
         parts = zip(_PARTS, (found.ratio, found.low, found.high), strict=True)
         return {
@@ -118,6 +121,15 @@ class Estimating:
 
 
 _PARTS = ("ratio", "low", "high")
+
+
+def _check_reads(run: Run) -> None:
+    """Raise PerfcliError where a kernel can't be right, however fast it is: torch 2.11 and 2.13
+    write mix-order kernels with block pointers that stay at the first row."""
+    for kernel, share in list_unread(run):
+        raise PerfcliError(
+            f"{kernel.name} reads {share:.1%} of its input: its results are wrong, a bug of torch"
+        )
 
 
 def _estimate(base: Run, head: Run) -> Ratio:
