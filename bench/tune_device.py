@@ -66,23 +66,22 @@ class Device:
         """Compile a variant. One that ``searches`` on the device for long shares it: most of that
         is compiling, for which others would wait."""
         began, waited = time.monotonic(), self.turnstile.waited
+        results: list[torch.Tensor] = []
         try:
             with chosen(options):
                 step = self._compiled()
                 with contextlib.nullcontext() if searches else self._alone():
-                    for _ in range(2):
-                        step([])
-                    step(results := [])
-                torch.cuda.synchronize()
+                    for kept in ([], [], results):
+                        step(kept)
+                    differs = _differ(self.right or results, results)
         except Exception as error:  # one variant must not lose the others
             self.failed[label] = f"{type(error).__name__}: {error}"[:300]
             print(label, self.failed[label], file=sys.stderr, flush=True)
             return
         seconds = time.monotonic() - began - (self.turnstile.waited - waited)
         self.right = self.right or results
-        error = _differ(self.right, results)
-        one = self.ready[label] = Ready(lambda: step([]), seconds, error=error)
-        print(f"{label}: {seconds:.1f} s, error {one.error:.1e}", file=sys.stderr, flush=True)
+        self.ready[label] = Ready(lambda: step([]), seconds, error=differs)
+        print(f"{label}: {seconds:.1f} s, error {differs:.1e}", file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
