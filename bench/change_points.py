@@ -160,14 +160,14 @@ def measure(noise: Noise, count: int, random: Any) -> tuple[list[str], list[str]
     some = max(count // 4, 50)
     far: Counter[int] = Counter()
     for after, best in zip(AFTER, measure_best(noise, random), strict=True):
-        hits = 0
-        for _ in range(some):
+        hits, planted = 0, some if after else count
+        for _ in range(planted):
             series, place, way = plant(noise, after, random)
             away = [abs(each.index - place) for each in find_shifts(series) if each.size * way > 0]
             hits += bool(away) and min(away) <= NEAR
             if away and not after:
                 far[min(min(away), NEAR + 1)] += 1
-        cells.append(f"{share(hits, some)} ({100 * best:.0f})")
+        cells.append(f"{share(hits, planted)} ({100 * best:.0f})")
     ramp = DRIFT * np.clip(np.arange(POINTS) - 25, 0, 10)
     cells.append(share(sum(drifts(noise.draw(random) + ramp) for _ in range(some)), some))
     cells.append(share(sum(drifts(noise.draw(random)) for _ in range(some)), some))

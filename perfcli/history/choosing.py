@@ -80,20 +80,21 @@ def choose_series(entries: Sequence[Stored], choice: Choice) -> list[Series]:
 
     Raises PerfcliError where there is none of that name.
     """
-    made = make_series(entries, kernels=bool(choice.kernel))
+    named = bool(choice.kernel)
+    made = make_series(entries, kernels=named, metrics=choice.metrics)
     if not choice.metrics and not choice.kernel:
         return choose_deciding(made)
-    names = {each.metric for each in made}
     for metric in choice.metrics:
-        if metric not in names:
-            raise PerfcliError(f"no series of {metric!r}: {suggestion(metric, sorted(names))}")
+        if not any(each.metric == metric for each in made):
+            known = sorted({each.metric for each in make_series(entries, kernels=named)})
+            raise PerfcliError(f"no series of {metric!r}: {suggestion(metric, known)}")
     found = [
         each
         for each in made
-        if (not choice.metrics or each.metric in choice.metrics)
-        and (choice.kernel in each.kernel if choice.kernel else not each.kernel)
+        if (choice.kernel in each.kernel if choice.kernel else not each.kernel)
     ]
     if not found:
-        kernels = units.plural(len({each.kernel for each in made if each.kernel}), "kernel group")
+        groups = {each.kernel for each in make_series(entries, kernels=True) if each.kernel}
+        kernels = units.plural(len(groups), "kernel group")
         raise PerfcliError(f"no series of kernel {choice.kernel!r}, of {kernels}")
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -83,13 +83,17 @@ def order(entries: Iterable[Stored]) -> list[Stored]:
     )
 
 
-def make_series(entries: Sequence[Stored], *, kernels: bool = False) -> list[Series]:
+def make_series(
+    entries: Sequence[Stored], *, kernels: bool = False, metrics: Collection[str] = ()
+) -> list[Series]:
     """Return the series of one subject's entries: those of the whole step, and after them those of
-    kernel groups where they are asked for."""
+    kernel groups where they are asked for; of these metrics only, where any are named."""
     found: dict[tuple[Kind, str, str, str], list[Sample]] = {}
     for stored in order(entries):
         entry = stored.entry
         for point in (*entry.points, *(entry.read_kernels() if kernels else ())):
+            if metrics and point.metric not in metrics:
+                continue
             key = (point.kind, point.kernel, point.metric, point.basis)
             found.setdefault(key, []).append(Sample(stored, point))
     if not found:

@@ -122,10 +122,15 @@ def _describe(series: Any, places: dict[int, float]) -> list[Shift]:
         return []
     edges = [0, *sorted(places), len(series)]
     levels = [float(np.median(series[a:b])) for a, b in pairwise(edges)]
-    return [
+    shifts = [
         Shift(place, before, after, places[place])
         for place, before, after in zip(edges[1:-1], levels, levels[1:], strict=False)
     ]
+    for first, second in pairwise(shifts):
+        if second.index - first.index < _BETWEEN and first.size * second.size < 0:
+            rest = places.keys() - {first.index, second.index}
+            return _describe(series, {place: places[place] for place in rest})
+    return shifts
 
 
 def _find_one(series: Any, alarm: float) -> tuple[int, float] | None:
@@ -163,7 +168,7 @@ _AT_ONE = math.log(0.015) + 1.22
 """The logarithm of p at a Bayes factor of one: 1.5 % have a logarithm of 1.22."""
 _WEIGHED = 60
 """Points of the series for which the weights were chosen."""
-_SHORTER, _LONGER = 1.0, 0.2
+_SHORTER, _LONGER = 1.0, 0.5
 
 
 def _weigh_change(series: Any, kept: Any) -> tuple[int, int, float]:
