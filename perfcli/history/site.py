@@ -8,19 +8,21 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from perfcli import units
 from perfcli.errors import PerfcliError
-from perfcli.history import page, view
+from perfcli.history import view
 from perfcli.history.behind import Behind, look_behind
 from perfcli.history.changes import Held, Turning, find_changes, hold
 from perfcli.history.choosing import Choice, choose_subjects
 from perfcli.history.comparing import render_comparison
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.history import History
-from perfcli.history.page import Drawing
+from perfcli.history.page import LOOKS, Drawing, make_page, render
 from perfcli.history.series import Series, choose_deciding, make_series
+from perfcli.model import OverviewPage, OverviewRow
 from perfcli.storing.store import cannot_write
 from perfcli.storing.whole import write_whole
 
@@ -47,7 +49,7 @@ def write_site(history: History, choice: Choice, folder: Path, limit: float) -> 
         f"the end of a series with its best among the last {RECENT} points: WORSE is worse by more "
         f"than {limit * 100:g} %."
     )
-    site.write(INDEX, page.render(INDEX, "{}", title="Overview", trail=[], rows=rows, note=note))
+    site.write(INDEX, render(OverviewPage("Overview", note, rows)))
     return site.written
 
 
@@ -69,7 +71,7 @@ class _Site:
             raise PerfcliError(cannot_write(path, error)) from error
         self.written += 1
 
-    def write_subject(self, subject: Subject, entries: Sequence[Stored]) -> dict[str, object]:
+    def write_subject(self, subject: Subject, entries: Sequence[Stored]) -> OverviewRow:
         """Write the pages of a subject, and return its row of the overview."""
         series = make_series(entries, kernels=True)
         deciding = choose_deciding(series)
@@ -86,22 +88,17 @@ class _Site:
         kernels = sorted(by_kernel, key=lambda kernel: (-count[kernel], kernel))
         pages = {each: _name_page("kernel", f"{subject} {each}", each) for each in kernels}
         changed = {n: f" ({units.plural(count[n], 'change')})" if count[n] else "" for n in kernels}
-        text = page.render_series(
-            str(subject),
-            moving,
-            self._explain,
+        page = replace(
+            make_page(str(subject), moving, self._explain),
             trail=[("Overview", INDEX)],
-            links=[(f"{each}{changed[each]}", pages[each]) for each in kernels],
-            links_title="Kernels:",
+            kernels=[(f"{each}{changed[each]}", pages[each]) for each in kernels],
             constant=[_describe_constant(each) for each in constant],
         )
-        self.write(name, text)
+        self.write(name, render(page))
         trail = [("Overview", INDEX), (str(subject), name)]
         for kernel in kernels:
-            shown = page.render_series(
-                kernel, by_kernel[kernel], self._explain_briefly, trail=trail
-            )
-            self.write(pages[kernel], shown)
+            page = make_page(kernel, by_kernel[kernel], self._explain_briefly)
+            self.write(pages[kernel], render(replace(page, trail=trail)))
         return _describe_row(subject, entries, name, moving)
 
     def _draw(self, series: Sequence[Series], deciding: Sequence[Series]) -> Iterator[Drawing]:
@@ -154,7 +151,7 @@ def _describe_constant(series: Series) -> tuple[str, str, str]:
 
 def _describe_row(
     subject: Subject, entries: Sequence[Stored], link: str, drawings: Sequence[Drawing]
-) -> dict[str, object]:
+) -> OverviewRow:
     """Return what the overview shows of a subject: of its series the one that stands worst."""
     judged = [each for each in drawings if each.held]
     worst = min(judged, key=lambda each: _GRAVEST.index(each.held.verdict if each.held else "same"))
@@ -162,28 +159,28 @@ def _describe_row(
     assert held is not None
     last = worst.changes[-1] if worst.changes else None
     details = str(subject).removeprefix(f"{subject.scenario} · ")
-    return {
-        "word": view.WORDS[held.verdict],
-        "look": {"worse": "bad", "same": "good"}.get(held.verdict, "doubt"),
-        "name": subject.scenario,
-        "details": details,
-        "link": link,
-        "series": series.name,
-        "spark": _draw_spark(series.values),
-        "last": series.write(series.values[-1]),
-        "ratio": view.write_ratio(held) if held.verdict != "unsure" else held.why,
-        "change": view.describe_change(last) if last else "none",
-        "entries": units.count(len(entries)),
-    }
+    return OverviewRow(
+        name=subject.scenario,
+        details=details,
+        link=link,
+        word=view.WORDS[held.verdict],
+        look=LOOKS[held.verdict],
+        series=series.name,
+        course=_draw_course(series.values),
+        last=series.write(series.values[-1]),
+        ratio=view.write_ratio(held) if held.verdict != "unsure" else held.why,
+        change=view.describe_change(last) if last else "none",
+        entries=units.count(len(entries)),
+    )
 
 
 _GRAVEST = ("worse", "unsure", "better", "same")
-_SPARK_POINTS = 60
+_COURSE_POINTS = 60
 
 
-def _draw_spark(values: Sequence[float]) -> str:
+def _draw_course(values: Sequence[float]) -> str:
     """Return the newest points as those of a line, 120 wide and 24 high."""
-    shown = values[-_SPARK_POINTS:]
+    shown = values[-_COURSE_POINTS:]
     low, high = min(shown), max(shown)
     across, down = 116 / max(len(shown) - 1, 1), 20 / ((high - low) or 1)
     heights = [12 if high == low else 22 - (value - low) * down for value in shown]

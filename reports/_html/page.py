@@ -104,6 +104,7 @@ def _safe(text: str) -> Any:
     return Markup(text)
 
 
+@functools.cache
 def _environment(root: str) -> Environment:
     """Return the templates' environment: everything that is put into a template is escaped, what
     can't be seen is shown, and files are named relative to the root."""
