@@ -80,12 +80,18 @@ def tune(model: Model, asked: argparse.Namespace) -> dict[str, Any] | None:
     command += ["-j", str(jobs), "--json", str(path)]
     with (folder / "log").open("w") as log:
         # A folder of its own: what is stored is not this repository's.
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run(command, check=False, cwd=folder, env=environment, stdout=log, stderr=log)
+        subprocess.run(command, check=False, cwd=folder, env=with_root(), stdout=log, stderr=log)
     if not path.exists():
+        print((folder / "log").read_text()[-2000:], file=sys.stderr)
         return None
     found = json.loads(path.read_text())
     return {key: found[key] for key in KEPT}
+
+
+def with_root() -> dict[str, str]:
+    """Return the environment in which perfcli is that of this repository."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path}
 
 
 # --- on the GPU: one model ---------------------------------------------------------------------
@@ -158,7 +164,7 @@ def start(name: str, asked: argparse.Namespace, ready_by: float) -> subprocess.P
     log = asked.out.with_name(f"{asked.out.stem}-{name}.log").open("w")
     command = [sys.executable, __file__, "--measure", str(asked.measure), "--model", name]
     command += ["--ready-by", str(ready_by), "--out", str(asked.out)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+    environment = {**with_root(), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
         env=environment,
@@ -205,6 +211,9 @@ def row_of(name: str, each: Mapping[str, Any], result: Mapping[str, Any]) -> dic
     if "default" not in times:
         return None
     base = times["default"]
+    eager = [label for label, variant in right.items() if variant.get("generated") == 0]
+    if eager:
+        print(f"{name}: no generated kernel was seen of {', '.join(eager)}", file=sys.stderr)
     gain = {label: base["generated"] / v["generated"] for label, v in times.items()}
     found = result["search"][name]
     alone = [name_set(single["options"]) for single in found["alone"]]

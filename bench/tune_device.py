@@ -45,6 +45,11 @@ class Ready:
 def lend(model: Model, turnstile: str) -> Iterator[Device]:
     """``turnstile``: a file that all processes share who use the device, which take turns when they
     choose launch configurations."""
+    import torch._dynamo.config as dynamo
+
+    # All variants stay compiled, each as another backend of one function.
+    dynamo.recompile_limit = dynamo.accumulated_recompile_limit = 10_000
+    dynamo.fail_on_recompile_limit_hit = True
     torch.manual_seed(SEED)
     with torch.device("cuda"):
         workload = model.build()
