@@ -160,13 +160,13 @@ def _fit(
     )
 
 
-def check_estimates(reference: str, json: Path | None, quiet: bool) -> None:
+def check_estimates(reference: str, wanted: documents.Wanted, quiet: bool) -> None:
     """Say how good the estimates of a stored run are, held against its newest measurement.
 
     Raises:
         PerfcliError: there is no such run, or no estimate or measurement of it.
     """
-    context = Context(Notes(quiet), written=documents.Wanted(json=json).places)
+    context = Context(Notes(quiet), written=wanted.places)
     run = load_stored(reference, context).run
     measurement = timings.find_measurement_of(run.id)
     if measurement is None:
@@ -179,6 +179,7 @@ def check_estimates(reference: str, json: Path | None, quiet: bool) -> None:
     derived = f", derived from {calibration.derived}" if calibration.derived else ""
     source = calibration.source + derived
     fields = {"run": run.id, "calibration": source, **view._describe_accuracy(kernels)}
-    output.write_document("calibration-check", fields, json)
+    output.write_document("calibration-check", fields, wanted.json)
+    documents.write_table(view.CHECKED, kernels, wanted)
     text = "\n".join(view._describe_check(kernels, source)) + "\n"
-    output.print_text(("" if quiet else view._list_checked(kernels)) + text, json)
+    output.print_text(("" if quiet else view._list_checked(kernels)) + text, wanted.stdout)

@@ -10,6 +10,7 @@ from typing import Any
 from perfcli import units
 from perfcli.calibrate.accuracy import _CheckedKernel, _sum_up
 from perfcli.console import table
+from perfcli.frames.table import Column, Table
 from perfcli.model.estimate import LEAST_SECONDS
 from perfcli.predict.calibration import Calibration
 
@@ -96,3 +97,31 @@ def _describe_accuracy(kernels: Sequence[_CheckedKernel]) -> Mapping[str, Any]:
 def _as_part(residual: float) -> str:
     """Write the absolute logarithm of estimated over measured time as a relative error."""
     return units.percent(round(math.expm1(residual), 3))
+
+
+CHECKED: Table[_CheckedKernel] = Table(
+    "estimates",
+    "a kernel whose estimate is held against its measured time, the longest of a step first",
+    "`calibrate --check`",
+    (
+        Column("name", "text", "its name", lambda each: each.name),
+        Column("graph", "text", "the graph that launches it", lambda each: each.graph),
+        Column("launches", "count", "launches of a step", lambda each: each.launches),
+        Column(
+            *("estimated_seconds", "number", "estimated time of a launch"),
+            *(lambda each: each.estimate.seconds, "s"),
+        ),
+        Column("low", "number", "lower end of its interval", lambda each: each.estimate.low, "s"),
+        Column("high", "number", "upper end of its interval", lambda each: each.estimate.high, "s"),
+        Column(
+            *("measured_seconds", "number", "measured time of a launch"),
+            *(lambda each: each.measured, "s"),
+        ),
+        Column(
+            *("error", "number", "estimated over measured, less 1"),
+            *(lambda each: each.error, "fraction"),
+        ),
+        Column("inside", "flag", "whether the interval holds it", lambda each: each.is_inside),
+        Column("far", "flag", "whether it is far outside", lambda each: each.is_far),
+    ),
+)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.console import documents
 from perfcli.errors import PerfcliError
 
 
@@ -40,6 +41,8 @@ def calibrate(
     python: args.Python = None,
     jobs: args.Jobs = None,
     json: args.Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     quiet: args.Quiet = False,
 ) -> int:
     """Fit the constants of estimated times to this GPU.
@@ -55,13 +58,18 @@ def calibrate(
     from perfcli.console.notes import Notes
     from perfcli.loading.references import parse_reference
 
-    output.check_writable(json)
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     if check is not None:
         if smoke or file or python or jobs or also:
-            raise PerfcliError("--check measures and writes nothing: give it alone, or with --json")
+            raise PerfcliError(
+                "--check measures nothing: it goes with --json, --csv and --parquet only"
+            )
         args.use_calibration(calibration)
-        check_estimates(check, json, quiet)
+        check_estimates(check, wanted, quiet)
         return 0
+    if csv or parquet:
+        raise PerfcliError("--csv and --parquet go with --check, which prints a table of kernels")
     if calibration is not None:
         raise PerfcliError("--calibration goes with --check: what is fitted starts from the GPU's")
     if smoke and file is None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfcli.commands._arguments import Json
-from perfcli.console import output
+from perfcli.console import documents, output
 from perfcli.errors import PerfcliError
+from perfcli.frames.table import Column, Table
+
+if TYPE_CHECKING:
+    from perfcli.checks import _Check
 
 
 def doctor(
@@ -19,6 +22,8 @@ def doctor(
         typer.Option(metavar="PATH", help="Check this interpreter's torch. [default: this one]"),
     ] = None,
     json: Json = None,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
 ) -> int:
     """Check what is installed, and say what is missing.
 
@@ -28,10 +33,25 @@ def doctor(
     """
     from perfcli import checks
 
+    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
+    documents.check(wanted)
     found = list(checks.examine(python, os.environ))
     failed = [check for check in found if check.status == "failed"]
     output.write_document("doctor", {"ok": not failed, "checks": found}, json)
-    if str(json) != "-":
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        sys.stdout.write(checks.render(found, color=color))
+    documents.write_table(CHECKS, found, wanted)
+    color = wanted.stream.isatty() and not os.environ.get("NO_COLOR")
+    wanted.stream.write(checks.render(found, color=color))
     return PerfcliError.exit_code if failed else 0
+
+
+CHECKS: Table[_Check] = Table(
+    "checks",
+    "a check of what is installed, in the order of the report",
+    "`doctor`",
+    (
+        Column("name", "text", "what was looked at", lambda check: check.name),
+        Column("status", "text", "ok, warning or failed", lambda check: check.status),
+        Column("found", "text", "what was found", lambda check: check.found),
+        Column("advice", "text", "what to do about it", lambda check: check.advice or None),
+    ),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,8 @@ def report(
     junit: documents.Junit = None,
     sarif: documents.Sarif = None,
     github: documents.Github = False,
+    csv: documents.Csv = None,
+    parquet: documents.Parquet = None,
     allow: args.Allow = None,
     time: args.Time = None,
     no_time: Annotated[
@@ -41,20 +44,22 @@ def report(
 
     A single run is shown by itself, with its kernels and findings. If there are more, each one is
     compared with the first, as compare does, with their newest measurement. A run is a file, or
-    the beginning of its id (perfcli runs lists them).
+    the beginning of its id (perfcli runs lists them). --csv and --parquet have a line for each
+    group of kernels, of all runs.
 
     Exit code: that of compare, for the worst run; 0 for a single run, whatever is found.
     """
     from perfcli.console.notes import Notes
     from perfcli.diff.compare import check_allowed
+    from perfcli.frames.groups import GROUPS, list_groups
     from perfcli.workflow.context import Context
     from perfcli.workflow.pair import summarize
     from perfcli.workflow.setting import MeasuringOptions
 
-    wanted = documents.Wanted(markdown, html, junit, sarif, github)
-    if not wanted.files and not github:
+    wanted = documents.Wanted(markdown, html, junit, sarif, github, csv=csv, parquet=parquet)
+    if not wanted.named and not github:
         raise PerfcliError(
-            "nothing to write: name a file with --html, --markdown, --junit or --sarif "
+            "nothing to write: name a file with --html, --markdown, --junit, --sarif or --csv "
             "(perfcli compare shows two runs here, perfcli explain one)"
         )
     check_allowed(allow or ())
@@ -63,8 +68,10 @@ def report(
     asked = MeasuringOptions(no_time=no_time, clocks=args.choose_clocks(time))
     pairs = _judge_pairs(runs, allow or (), asked, context)
     judgement = summarize(pairs)
+    rows = [row for pair in pairs for row in list_groups(pair.comparison)]
+    table = partial(documents.write_table, GROUPS, rows, wanted)
     try:
-        documents.write(judgement, wanted, context.notes)
+        documents.write(judgement, wanted, context.notes, table)
     finally:
         documents.show(_lines(pairs), wanted)
     faults = [pair.fault for pair in pairs if pair.fault]

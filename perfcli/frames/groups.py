@@ -75,8 +75,10 @@ def _metrics() -> Iterator[Column[GroupRow]]:
 GROUPS: Table[GroupRow] = Table(
     "groups",
     "a group of kernels of both sides that compute the same",
-    "`compare`, `Compared.to_frame()`",
+    "`compare`, `report`, `Compared.to_frame()`",
     (
+        Column("base_run", "text", "id of the base's run", lambda r: r.comparison.base.id),
+        Column("head_run", "text", "id of the head's run", lambda r: r.comparison.head.id),
         Column("relation", "text", "same, fused, split, new, …", lambda r: r.group.match.relation),
         Column(
             *("base", "text", "names of the base's kernels"),

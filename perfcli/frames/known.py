@@ -40,6 +40,8 @@ KNOWN = (
     "perfcli.workbench.tables:PROBED",
     "perfcli.reproduce.result:CLAIMS",
     "perfcli.commands.warm:PROCESSES",
+    "perfcli.commands.doctor:CHECKS",
+    "perfcli.calibrate.view:CHECKED",
 )
 """Each table as ``module:NAME``: it is declared in the room that its rows come from."""
 

@@ -186,6 +186,7 @@ def test_without_a_gpu_nothing_is_calibrated(perfcli: Any, monkeypatch: pytest.M
 
 def test_check_and_what_measures_do_not_go_together(perfcli: Any) -> None:
     assert perfcli("calibrate", "--check", "x", "--smoke").code == 2
+    assert "go with --check" in perfcli("calibrate", "--csv", "a.csv").complaint
     assert perfcli("calibrate", "--calibration", "x").code == 2
 
 

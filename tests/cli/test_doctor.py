@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import shutil
@@ -64,6 +66,19 @@ def test_all_is_well(machine: Interpreter, capsys: pytest.CaptureFixture[str]) -
     assert "none: everything but the time works" in out
     assert out.endswith("0 problems, 0 warnings\n")
     assert "\x1b" not in out
+
+
+def test_the_checks_as_a_table(
+    machine: Interpreter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert main(["doctor", "--csv", "-"]) == 2
+    printed = capsys.readouterr()
+    rows = {row["name"]: row for row in csv.DictReader(io.StringIO(printed.out))}
+    assert rows["python"]["found"] == "3.11.9 (/x/python)"
+    assert (rows["C++ compiler"]["status"], rows["disk"]["status"]) == ("failed", "ok")
+    assert rows["C++ compiler"]["advice"] != ""
+    assert "1 problem" in printed.err
 
 
 def test_json(machine: Interpreter, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pandas
 import pytest
 from cli.conftest import Perfcli
 from handmade_judgement import HOSTILE, hostile
@@ -200,6 +201,20 @@ def test_the_first_of_several_is_the_base_of_each(perfcli: Perfcli) -> None:
         ("WORSE", f"{other} {head}"),
         ("SAME", "gqa-transformer@h100 default"),
     ]
+
+
+def test_groups_of_all_runs_as_a_table(perfcli: Perfcli) -> None:
+    perfcli(*WORSE)
+    base, head = runs()
+    assert perfcli("report", base, base, head, "--csv", "all.csv").code == 1
+    perfcli("compare", base, head, "--csv", "one.csv")
+    every, one = (pandas.read_csv(name, index_col="number") for name in ("all.csv", "one.csv"))
+    assert list(every["head_run"].unique()) == [base, head]
+    assert (every["base_run"] == base).all()
+    worse = every[every["head_run"] == head].reset_index(drop=True)
+    pandas.testing.assert_frame_equal(worse, one.reset_index(drop=True))
+    same = every[every["head_run"] == base]
+    assert (same["bytes_moved_delta"] == 0).all()
 
 
 def test_report_is_refused(perfcli: Perfcli) -> None:

@@ -6,8 +6,11 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from perfcli.calibrate import view
 from perfcli.calibrate.accuracy import _CheckedKernel
+from perfcli.calibrate.view import CHECKED
 from perfcli.model import TimeEstimate
 from perfcli.predict.calibration import Residuals, shipped
 
@@ -59,3 +62,11 @@ def test_the_table_says_how_many_kernels_it_leaves_out() -> None:
     # Without the table, the first line is the result.
     first, *_ = view._describe_check([checked(8.0)] * 33, "NVIDIA H200")
     assert first.startswith("33 kernels of 3 µs and more: median error 25 %")
+
+
+def test_the_table_of_kernels_as_a_frame() -> None:
+    frame = CHECKED.to_frame([checked(10.0), checked(1.0)])
+    assert list(frame["measured_seconds"]) == [10 * MICRO, MICRO]
+    assert list(frame["error"]) == pytest.approx([0.0, 9.0])
+    assert list(frame["inside"]) == [True, False]
+    assert frame.attrs["units"]["low"] == "s"
