@@ -299,7 +299,11 @@ def key_caches_by_version() -> None:
         (codecache, "torch_key", torch.__version__.encode()),
     )
     for module, name, key in keys:
-        if hasattr(module, name):
+        found = getattr(module, name, None)
+        if hasattr(found, "set"):  # it keeps its answer, for those too that imported it
+            found.clear()
+            found.set(key)
+        elif found is not None:
             setattr(module, name, lambda key=key: key)
 
 

@@ -168,6 +168,21 @@ def test_no_process_reads_all_of_triton_and_torch(monkeypatch: pytest.MonkeyPatc
     assert codecache.torch_key() == torch.__version__.encode()
 
 
+def test_what_imported_the_key_of_torch_has_the_short_one_too() -> None:
+    """A kernel is loaded by it."""
+    import torch
+    from torch._inductor import async_compile
+
+    key: Any = async_compile.torch_key
+    try:
+        key_caches_by_version()
+        assert key() == torch.__version__.encode()
+        key_caches_by_version()  # again, in a fork
+        assert key() == torch.__version__.encode()
+    finally:
+        key.clear()
+
+
 def test_releases_of_one_number_differ_by_their_files(tmp_path: Path) -> None:
     (tmp_path / "backends").mkdir()
     file = tmp_path / "backends" / "compiler.py"
