@@ -6,9 +6,10 @@ seconds, and the medians, that of the first times at most 12 s on a GPU. Both si
 differ in an option that changes some kernels.
 
 python bench/startup.py [--warm | --pairs [cuda|cpu] [FILE.json] [--names A,B] [--within SECONDS]
-                                  [--times first,again]]
+                                  [--times first,again] [--stop]]
 
-FILE.json is written after each start; no start begins after so many seconds.
+FILE.json is written after each start; no start begins after so many seconds. --stop: each command
+is interrupted once it has measured its first round.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -44,11 +46,12 @@ def main() -> int:
         parser.add_argument("--names", default=",".join(NAMES))
         parser.add_argument("--within", type=float, default=float("inf"))
         parser.add_argument("--times", default="first,again")
+        parser.add_argument("--stop", action="store_true")
         asked = parser.parse_args()
         given: list[str] = asked.pairs
         device, file = [*given, *("cuda", "")[len(given) :]]
         names, times = asked.names.split(","), asked.times.split(",")
-        return measure_pairs(device, file, names, times, asked.within)
+        return measure_pairs(device, file, names, times, asked.within, asked.stop)
     return measure_warm() if "--warm" in sys.argv[1:] else measure_help()
 
 
@@ -78,7 +81,9 @@ def measure_warm() -> int:
     return 0 if good else 1
 
 
-def measure_pairs(device: str, file: str, names: list[str], times: list[str], within: float) -> int:
+def measure_pairs(
+    device: str, file: str, names: list[str], times: list[str], within: float, stops: bool
+) -> int:
     """Time each model in a folder of its own."""
     began = time.monotonic()
     found: dict[str, dict[str, object]] = {}
@@ -94,7 +99,8 @@ def measure_pairs(device: str, file: str, names: list[str], times: list[str], wi
                 model = f"{MODELS}:{name}"
                 sizes = [*SIZES[device], "-p", f"batch={batch}"]
                 more = ["-b", OPTIONS[device], "--device", device, "--budget", "0.5"]
-                start = watch_start(folder, ["compare", model, *sizes, *more, "--fresh", "--quiet"])
+                command = ["compare", model, *sizes, *more, "--fresh", "--quiet"]
+                start = watch_start(folder, command, stops)
                 if not start:
                     sys.stdout.write(f"\n{name}, {time_}: not measured, the code is the same\n")
                     continue
@@ -131,9 +137,10 @@ def show(name: str, start: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def watch_start(folder: str, arguments: list[str]) -> dict[str, Any]:
+def watch_start(folder: str, arguments: list[str], stops: bool) -> dict[str, Any]:
     """Return the seconds until a command has measured its first round, the phases until then, and
-    the seconds until its end; nothing where it found the same code on both sides."""
+    the seconds until its end; nothing where it found the same code on both sides. ``stops``: it is
+    interrupted after its first round."""
     timings, runs = (Path(folder, ".perfcli", name) for name in ("timings", "runs"))
     earlier = set(runs.glob("*.json"))
     known = set(timings.glob("*.jsonl"))
@@ -154,6 +161,8 @@ def watch_start(folder: str, arguments: list[str]) -> dict[str, Any]:
                 return {}
             time.sleep(0.01)
         seconds = time.perf_counter() - started
+        if stops:
+            command.send_signal(signal.SIGINT)
         command.wait()
     return {
         "seconds": seconds,

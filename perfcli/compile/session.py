@@ -26,6 +26,7 @@ from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
 from perfcli.compile.capture.collecting import STOPPED, Report, collect
 from perfcli.compile.capture.selections import list_selections
+from perfcli.compile.importing import without_collection
 from perfcli.compile.opened_files import OpenedFiles
 from perfcli.compile.processor import read_processor
 from perfcli.compile.stand_in import shim
@@ -288,13 +289,14 @@ def import_for_target(target: Target, cache_dir: Path) -> tuple[Any, ...]:
 def _import_inductor() -> None:
     """Import everything that tracing and the pool need, before the pool forks, so that it shares
     it."""
-    import torch._dynamo
-    import torch._inductor.codegen.triton
-    import torch._inductor.compile_fx
-    import torch._inductor.runtime.triton_heuristics  # noqa: F401
+    with without_collection():
+        import torch._dynamo
+        import torch._inductor.codegen.triton
+        import torch._inductor.compile_fx
+        import torch._inductor.runtime.triton_heuristics  # noqa: F401
 
-    if importlib.util.find_spec("triton") is not None:
-        importlib.import_module("triton.compiler.code_generator")
+        if importlib.util.find_spec("triton") is not None:
+            importlib.import_module("triton.compiler.code_generator")
 
 
 def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:

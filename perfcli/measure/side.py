@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from perfcli.compile.importing import without_collection
 from perfcli.errors import PerfcliError, WrongResult
 from perfcli.measure import before_cuda
 from perfcli.measure.phases import Phases
@@ -57,20 +58,17 @@ def import_early(device: Device) -> None:
     """Import what sides are measured with, in a process that is forked for each of them. Raises
     PerfcliError where that has begun to use CUDA, which no fork could use any more."""
     _import_inductor()
-    with before_cuda.without_cuda():
+    with before_cuda.without_cuda(), without_collection():
         for name in _USED_LATER:
             with suppress(ImportError):  # an installation without triton
                 importlib.import_module(name)
     if device == "cuda" and before_cuda.has_begun():
         raise PerfcliError("importing torch has begun to use CUDA")
-    # Nothing of this is garbage; and it stays as it is, shared by all forks.
-    gc.collect()
-    gc.freeze()
 
 
 def _import_inductor() -> None:
     """Import torch, and what every side compiles with."""
-    with before_cuda.without_cuda():
+    with before_cuda.without_cuda(), without_collection():
         import torch._dynamo
         import torch._inductor.compile_fx  # noqa: F401
 

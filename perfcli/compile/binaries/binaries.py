@@ -299,7 +299,7 @@ def key_caches_by_version() -> None:
         (codecache, "torch_key", torch.__version__.encode()),
     )
     for module, name, key in keys:
-        found = getattr(module, name, None)
+        found: Any = getattr(module, name, None)
         if hasattr(found, "set"):  # it keeps its answer, for those too that imported it
             found.clear()
             found.set(key)
