@@ -61,6 +61,12 @@ def _own_name(name: str, source: str) -> str:
     return tops[-1].removeprefix("def ").partition("(")[0] if tops else name
 
 
+def _key_of(kernel: KernelFacts, text: KernelText) -> tuple[object, ...]:
+    """Return what a kernel's binaries, and the work of its launches, depend on."""
+    numbers = sorted({**kernel.sizes, **kernel.scalars}.items())
+    return text.name, text.source, tuple(numbers)
+
+
 class Forge:
     """``request`` is that of the base: its variant is replaced. ``changed`` is called when there is
     more to know."""
@@ -89,6 +95,7 @@ class Forge:
         """What reads values off a compiled variant, by name: the metric's, and others to keep."""
         self._changed = changed
         self._bundles: dict[str, Bundle] = {}
+        self._made: dict[tuple[object, ...], KernelFacts] = {}
         self._ahead: set[str] = set()
         """Classes whose kernels were compiled before their values were asked for."""
         self._unread = Unread()
@@ -251,11 +258,34 @@ class Forge:
         run = bundle.run
         if self.metric.kind == "binary":
             weighs = self.metric.is_estimated
-            texts, request = _texts_of(bundle), self.request_of(settings)
-            kernels = self.generator.with_binaries(texts, request, weighs)
+            kernels = self._with_binaries(_texts_of(bundle), self.request_of(settings))
             run = replace(run, kernels=kernels, weighed=weighs)
         self._know(code, self.read(run))
         return run
+
+    def _with_binaries(
+        self, texts: Sequence[tuple[KernelFacts, KernelText]], request: CompileRequest
+    ) -> tuple[KernelFacts, ...]:
+        """Return the kernels with their candidates. What has the same text and sizes as a kernel of
+        an earlier class is not asked for again: of a large model a variant changes a few."""
+        keys = [_key_of(kernel, text) for kernel, text in texts]
+        missing = {
+            key: pair for key, pair in zip(keys, texts, strict=True) if key not in self._made
+        }
+        if missing:
+            weighs = self.metric.is_estimated
+            made = self.generator.with_binaries([*missing.values()], request, weighs)
+            self._made.update(zip(missing, made, strict=True))
+        found = [(kernel, self._made[key]) for key, (kernel, _) in zip(keys, texts, strict=True)]
+        return tuple(
+            replace(
+                kernel,
+                candidates=made.candidates,
+                alternatives=made.alternatives,
+                notes=tuple(dict.fromkeys((*kernel.notes, *made.notes))),
+            )
+            for kernel, made in found
+        )
 
     def _compile_kernels_ahead(self) -> None:
         """Compile the kernels of all classes that wait for their values at one go, so that all

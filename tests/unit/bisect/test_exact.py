@@ -15,12 +15,14 @@ from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import METRICS
 from perfcli.bisect.space import Settings, Space
+from perfcli.blobs import pack
 from perfcli.errors import CompileFailed
 from perfcli.fake.executor import FakeGenerator
 from perfcli.machine import targets
-from perfcli.model import CompileRequest, KernelFacts, KernelText, Variant
+from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText, Variant
 from perfcli.search.question import Answer, OptionChange
 from perfcli.search.result import Culprits, CulpritSet
+from perfcli.worker.roles import Made
 
 REQUEST = CompileRequest("x", {"layers": 1}, None, Variant(""), "cuda", targets.get("h100"))
 
@@ -70,7 +72,18 @@ class Weighed(FakeGenerator):
     def __init__(self, changed: int) -> None:
         super().__init__()
         self.changed = changed
-        self.asked = 0
+        self.asked: list[str] = []
+
+    def _made(self, request: CompileRequest) -> Made:
+        made = super()._made(request)
+        assert isinstance(made, Generated)
+        kernel = self._kernel(self.changed if request.variant.options else 4096)
+        run = replace(made.bundle.run, kernels=(replace(kernel, candidates=()),))
+        bundle = Bundle(run, {kernel.source: pack(f"a {kernel.sizes['x']}")})
+        return Generated(f"{made.code} {kernel.sizes['x']}", bundle)
+
+    def _kernel(self, blocks: int) -> KernelFacts:
+        return weighed_kernel("a", "add", text=f"a {blocks}", blocks=blocks)
 
     def with_binaries(
         self,
@@ -78,11 +91,8 @@ class Weighed(FakeGenerator):
         request: CompileRequest,
         weighs: bool = False,
     ) -> tuple[KernelFacts, ...]:
-        if not weighs:
-            return ()  # compiled ahead
-        self.asked += 1
-        blocks = self.changed if request.variant.options else 4096
-        return (weighed_kernel("a", "add", text=f"a {blocks}", blocks=blocks),)
+        self.asked += [text.source for _, text in kernels if weighs]
+        return tuple(self._kernel(facts.sizes["x"]) for facts, _ in kernels)
 
 
 @pytest.mark.parametrize(
@@ -104,4 +114,5 @@ def test_the_ends_of_an_estimate_have_the_interval_of_their_change(
     assert ends.ratio == pytest.approx(ends.bad / ends.good)
     assert (ends.low < 1 < ends.high) == (verdict == "unsure")
     assert ends.is_worse == (verdict == "slower")
-    assert generator.asked == 2
+    # Each kernel's work is asked for once, however often it is there.
+    assert generator.asked == ["a 4096", f"a {blocks}"]
