@@ -91,7 +91,7 @@ _LONG = 400
 """Points from which a series is searched in windows of so many, which overlap by half: what is not
 seen in one is too small to matter, and the search takes as long as the series is."""
 _SAME_PLACE = 10
-"""Points within which two windows mean the same change."""
+"""Points within which two windows mean the same change, and that are the edge of one."""
 
 
 def _find_in_windows(series: Any, alarm: float) -> dict[int, float]:
@@ -99,20 +99,29 @@ def _find_in_windows(series: Any, alarm: float) -> dict[int, float]:
     together."""
     stride = _LONG // 2
     starts = [*range(0, len(series) - _LONG, stride), len(series) - _LONG]
-    found: list[tuple[float, int]] = []
-    todo = [(start, start + _LONG) for start in starts]
+    found: list[tuple[float, int, int]] = []
+    todo = [(start, start, start + _LONG) for start in starts]
     while todo:
-        first, last = todo.pop()
+        window, first, last = todo.pop()
         one = _find_one(series[first:last], alarm / len(starts))
         if one is not None:
             place, p = first + one[0], one[1]
-            found.append((p, place))
-            todo += [(first, place), (place, last)]
-    places: dict[int, float] = {}
-    for p, place in sorted(found):
-        if all(abs(place - known) > _SAME_PLACE for known in places):
-            places[place] = p
-    return places
+            if _is_inside(place, window, len(series)):
+                found.append((p, place, window))
+            todo += [(window, first, place), (window, place, last)]
+    places: dict[int, tuple[float, int]] = {}
+    for p, place, window in sorted(found):
+        known = (each for each, (_, where) in places.items() if where != window)
+        if all(abs(place - each) > _SAME_PLACE for each in known):
+            places[place] = p, window
+    return {place: p for place, (p, _) in places.items()}
+
+
+def _is_inside(place: int, window: int, n: int) -> bool:
+    """Return whether a place is not at an edge of its window, where three outliers are as good as a
+    level: another window has it in its middle, but at the ends of the series."""
+    after, before = place - window, window + _LONG - place
+    return (not window or after > _SAME_PLACE) and (window + _LONG == n or before > _SAME_PLACE)
 
 
 def _describe(series: Any, places: dict[int, float]) -> list[Shift]:

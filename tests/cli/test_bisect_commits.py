@@ -320,3 +320,33 @@ def test_what_makes_no_sense(perfcli: Perfcli, given: tuple[str, ...], line: str
     result = perfcli("bisect-commits", *given)
     assert result.code == 2
     assert line in result.complaint
+
+
+# --- compiled for real ----------------------------------------------------------------------------
+
+
+def write_model(scale: str, note: str) -> str:
+    return (
+        f"import torch\n\n\ndef scale(x):\n    {scale}\n\n\ndef block():\n    # {note}\n"
+        "    return lambda x: scale(x).cos() + 1, (torch.zeros(4096),)\n"
+    )
+
+
+FUSED = "return x.sin() * 2"
+BROKEN = "y = x.sin()\n    torch._dynamo.graph_break()\n    return y * 2"
+
+
+@pytest.mark.torch
+def test_compiled_for_real(perfcli: Perfcli, warm_workers: None, one_template: None) -> None:
+    """A graph break on each side of a product makes three kernels of one; the commits around it
+    leave the code as it is."""
+    texts = [(FUSED, "Begin"), (FUSED, "Explain"), (BROKEN, "Break"), (BROKEN, "End")]
+    hashes = write_history([write_model(*each) for each in texts])
+    given = ("main~3", "main", "--target", "h100", "-m", "kernels", "-j", "1")
+    result, found = search(perfcli, *given)
+    assert (result.code, found["status"]) == (0, "found"), result.err
+    assert found["first_bad"]["hash"] == hashes[2]
+    assert (found["ends"]["good"], found["ends"]["bad"]) == (1, 3)
+    assert (found["cost"]["compiled"], found["cost"]["classes"]) == (4, 2)
+    assert "PC403" in {each["code"] for each in found["comparison"]["findings"]}
+    assert git("worktree", "list").count("\n") == 0
