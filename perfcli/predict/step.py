@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -197,7 +197,7 @@ def _estimate_finishing(kernel: KernelFacts, calls: int, calibration: Calibratio
     return 1e-6 * (calls * c["finishing"] + kernel.finishing_bytes / c["finishing_bytes"])
 
 
-_FORMULAS = 6
+_FORMULAS = 7
 """Grows when the same constants give other estimates."""
 
 
@@ -409,12 +409,18 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
         )
         for group in changed
     ]
-    moved += _list_changed_externs(base, head) if None not in ours.externs else ()
+    externs = [*_list_changed_externs(base, head)] if None not in ours.externs else []
     used = (calibration_for(target) for target in (base.target, head.target))
     widest = max((each for each in used if each), key=lambda each: each.pair["k80"], default=None)
-    half = _half_width(moved, total, widest)
+    half = _half_width(moved + externs, total, widest)
     # Nobody knows how much of the collectives is hidden: all that can be, nothing, as on one side.
     low, high = min(ratio, bare) * math.exp(-half), max(ratio, bare) * math.exp(half)
+    low, high = _narrow(
+        *(low, high, (min(ratio, bare), max(ratio, bare)), changed),
+        [_compare_choices(base, head, groups[group.group]) for group in changed],
+        lambda kept: _half_width([*(moved[n] for n in kept), *externs], total, widest),
+        total[0],
+    )
     if ours.waits_for_host or theirs.waits_for_host:
         least, most = compare_hosts(base, head)
         low, high = min(low, least), max(high, most)
@@ -437,6 +443,30 @@ def _hidden(step: StepEstimate) -> float:
     return step.collectives.hidden if step.collectives else 0.0
 
 
+def _narrow(
+    low: float,
+    high: float,
+    ratios: tuple[float, float],
+    changed: Sequence[GroupEstimate],
+    choices: Sequence[int],
+    half_width: Callable[[list[int]], float],
+    total: float,
+) -> tuple[float, float]:
+    """Return the interval where some kernels of one side choose among more launch configurations
+    (``choices``). The device times them: these kernels are no slower than on the other side, and
+    only what else changed (``half_width`` of it, by its places in ``changed``) may be."""
+    for sign in (1, -1):
+        if sign in choices:
+            places = list(enumerate(zip(changed, choices, strict=True)))
+            same = sum(group.base - group.head for _, (group, each) in places if each == sign)
+            rest = half_width([place for place, (_, each) in places if each != sign])
+            if sign > 0:
+                high = min(high, (ratios[1] + same / total) * math.exp(rest))
+            else:
+                low = max(low, (ratios[0] + same / total) * math.exp(-rest))
+    return low, high
+
+
 def _is_alike(base: Run, head: Run, group: KernelGroup) -> bool:
     """Return whether a group is the same code over as much data, launched as often, with a choice
     of launch configurations that is as good."""
@@ -446,6 +476,25 @@ def _is_alike(base: Run, head: Run, group: KernelGroup) -> bool:
     after = [head.kernels[number] for number in group.match.head]
     used = [[(k.launches, sorted(k.sizes.items())) for k in side] for side in (before, after)]
     return group.match.relation == "same" and used[0] == used[1]
+
+
+def _compare_choices(base: Run, head: Run, group: KernelGroup) -> int:
+    """Return 1 where the head has all launch configurations of the base's kernel, by their machine
+    code, and others besides; -1 where the base has those of the head's; else 0."""
+    if len(group.match.base) != 1 or len(group.match.head) != 1:
+        return 0
+    before, after = base.kernels[group.match.base[0]], head.kernels[group.match.head[0]]
+    if (before.launches, before.sizes) != (after.launches, after.sizes):
+        return 0
+    had, has = (
+        {(repr(_key(c)), c.binary_hash) for c in _list_compiled(kernel)}
+        for kernel in (before, after)
+    )
+    return (bool(had) and had < has) - (bool(has) and has < had)
+
+
+def _list_compiled(kernel: KernelFacts) -> list[Candidate]:
+    return [kernel.candidates[number] for number in _list_timed(kernel)]
 
 
 def _lacks_a_winner(base: Run, head: Run, group: KernelGroup) -> bool:

@@ -485,3 +485,56 @@ def test_other_tables_of_operators_make_other_estimates(
     without.write_text(json.dumps({**plain, "operators": None}))
     monkeypatch.setenv(VARIABLE, str(without))
     assert _name_constants(known) in names  # those that come with perfcli
+
+
+def choosing(*blocks: int, text: str) -> KernelFacts:
+    """A kernel of configurations of so many blocks; those with as many are the same binary."""
+    made = tuple(
+        candidate(
+            blocks_per_sm=8,
+            work=work(n),
+            registers=32,
+            config={"XBLOCK": n},
+            binary_hash=f"binary of {n}",
+        )
+        for n in blocks
+    )
+    found = kernel("triton_red_fused_mul_0", "1", sizes={"x": 4096}, text=text)
+    return replace(found, candidates=made)
+
+
+def changed(base: Run, head: Run) -> tuple[float, float, float]:
+    estimate = compare(base, head).estimate
+    assert estimate is not None
+    assert estimate.ratio is not None
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.ratio, estimate.low, estimate.high
+
+
+def test_more_configurations_to_choose_from_are_no_slower() -> None:
+    """The device times them. Without that, the interval of a ratio of 0.97 would reach 1.22."""
+    few, more = choosing(4096, text="a"), choosing(4096, 3680, text="a  # tuned")
+    ratio, low, high = changed(on(H200, few), on(H200, more))
+    assert 0.9 < ratio < 0.98
+    assert low < 0.8
+    assert high == pytest.approx(1.0)
+    # The other way round none of them is faster.
+    back = changed(on(H200, more), on(H200, few))
+    assert back == pytest.approx((1 / ratio, 1 / high, 1 / low))
+
+
+def test_other_machine_code_may_be_slower_however_many_configurations_there_are() -> None:
+    few, more = choosing(4096, text="a"), choosing(4095, 3680, text="a  # tuned")
+    ratio, _, high = changed(on(H200, few), on(H200, more))
+    assert ratio < 0.98
+    assert high > 1.05
+
+
+def test_what_else_changed_keeps_its_interval() -> None:
+    few, more = choosing(4096, text="a"), choosing(4096, 3680, text="a  # tuned")
+    other, slower = (weighed_kernel("b", "add", text=f"b {n}", blocks=n) for n in (4096, 4300))
+    _, _, high = changed(on(H200, few, other), on(H200, more, slower))
+    alone = changed(on(H200, few, other), on(H200, few, slower))
+    assert high == pytest.approx(alone[2], rel=0.01)
+    assert high > 1.05
