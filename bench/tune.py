@@ -155,6 +155,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
         except (subprocess.TimeoutExpired, ValueError, IndexError, BrokenPipeError) as error:
             worker.kill()
             print(f"{name}: {type(error).__name__}", flush=True)
+        asked.out.write_text(json.dumps(result, indent=1))  # as far as it came
     result["seconds"] = {"prepared": prepared, "all": time.monotonic() - began}
     asked.out.write_text(json.dumps(result, indent=1))
     return result

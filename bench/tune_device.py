@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from cures_on_device import forget_gradients, patched
 from torch.profiler import record_function
+from torch.utils._pytree import tree_leaves
 from tune_models import Model
 
 from perfcli.measure.events import STEP, read, split_steps
@@ -64,6 +65,7 @@ class Device:
         self.turnstile = turnstile
         self.ready: dict[str, Ready] = {}
         self.failed: dict[str, str] = {}
+        self.gradient: torch.Tensor | None = None
         self.right: list[torch.Tensor] = []
         """The default's results: what it returns and all gradients."""
 
@@ -115,13 +117,21 @@ class Device:
             scope = torch.autocast("cuda", dtype=kind) if kind else contextlib.nullcontext()
             with scope, torch.set_grad_enabled(training):
                 out = call(*workload.inputs, **workload.kwargs)
-            results.append(out.detach())
+            outputs = [each for each in tree_leaves(out) if isinstance(each, torch.Tensor)]
+            results += [each.detach() for each in outputs]
             if training:
-                out.backward(torch.ones_like(out))
+                # The gradients of ones are nothing but roundings where rows are normalised.
+                out.backward(self._gradient(out))
                 results += [each.grad for each in _leaves(workload) if each.grad is not None]
                 forget_gradients(workload)
 
         return step
+
+    def _gradient(self, out: torch.Tensor) -> torch.Tensor:
+        """Return the same random gradient for all variants."""
+        if self.gradient is None:
+            self.gradient = torch.randn_like(out)
+        return self.gradient
 
     def measure(self, end: float) -> dict[str, Any]:
         """Time all variants, round by round, until the end."""
