@@ -14,41 +14,65 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .._words import pack, unpack
-from .exchange import await_words
-from .lanes import has_column, lanes_at, lead_of, load_tiles, own, rows_of, store_tile
-from .rows import opaque
+from .._overlap import await_previous, start_next
+from .._words import opaque, pack, unpack
+from .exchange import MISSING, await_words
+from .lanes import (
+    element_of,
+    has_column,
+    lead_of,
+    load_tile,
+    load_tiles,
+    load_weights,
+    own,
+    rows_at,
+    rows_of,
+    side_by_side,
+    store_tile,
+)
 
 
 @triton.jit
-def _normal(x, mean, scale, MEAN: tl.constexpr):
-    wide = x.to(tl.float32)
-    if MEAN:
-        return (wide - mean) * scale
-    else:
-        return wide * scale
+def _add_pairs(a, b, c, d):
+    return a + c, b + d
 
 
 @triton.jit
-def _pair(x, dy, weight, mean, rstd, MEAN: tl.constexpr):
+def _add_told(a, b, missing, c, d, others_missing):
+    return a + c, b + d, missing + others_missing
+
+
+@triton.jit
+def _pair(x, g, mean, MEAN: tl.constexpr):
     """Return what an element adds to its row's two sums."""
-    wide = x.to(tl.float32)
-    g = dy.to(tl.float32) * weight.to(tl.float32)
     if MEAN:
-        return g, g * ((wide - mean) * rstd)
+        return g, g * (x - mean)
     else:
-        return wide * wide, g * wide
+        return x * x, g * x
 
 
 @triton.jit
-def _terms(first, second, rstd, eps, COLUMNS: tl.constexpr, MEAN: tl.constexpr):
-    """Return scale, offset and slope of rows whose sums are known. No power of the scale is formed,
-    which would leave fp32's range before the result does."""
+def _terms(first, second, rstd, eps, present, COLUMNS: tl.constexpr, MEAN: tl.constexpr):
+    """Return scale, shift and slope of rows whose sums are known: dx is g · scale + n · slope +
+    shift. No power of the scale is formed, which would leave fp32's range before the result does.
+    The scale of rows that are not there is 0, as their zeros have no sums."""
     if MEAN:
-        return rstd, first / COLUMNS, second / COLUMNS
+        return rstd, -(first / COLUMNS) * rstd, -(second * rstd / COLUMNS) * rstd
     else:
-        scale = tl.rsqrt(first / COLUMNS + eps)
-        return scale, 0.0, second * scale / COLUMNS
+        scale = tl.where(present, tl.rsqrt(first / COLUMNS + eps), 0.0)
+        return scale, 0.0, -(second * scale / COLUMNS) * scale
+
+
+@triton.jit
+def _normal(x, mean, scale, MEAN: tl.constexpr, HALVES: tl.constexpr):
+    """Return the normalised input, in one instruction where the input itself is rounded more than
+    the product of mean and scale."""
+    if MEAN and HALVES == 2:
+        return tl.fma(x, scale, -mean * scale)
+    elif MEAN:
+        return (x - mean) * scale
+    else:
+        return x * scale
 
 
 @triton.jit
@@ -63,78 +87,140 @@ def _statistics(mean, rstd, row, present, MEAN: tl.constexpr):
 
 
 @triton.jit
-def _pair_of_part(
-    x, dy, weight, source, mean, rstd, part, lead, end, tiles,
-    COLUMNS: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr, MEAN: tl.constexpr,
+def _add_tile(
+    one, two, x, dy, w, mean, MEAN: tl.constexpr, KIND: tl.constexpr, HALVES: tl.constexpr
 ):  # fmt: skip
-    """Return the pair that the program of this part would have told, added in the same order."""
-    one = tl.zeros([1, TILE], tl.float32)
-    two = tl.zeros([1, TILE], tl.float32)
-    for tile in tl.range(tiles):
-        local = tile * TILE + tl.arange(0, TILE)[None, :]
-        lane = part * CHUNK + local
-        valid = (local < CHUNK) & (lane >= lead) & (lane < lead + COLUMNS)
-        first, second = _pair(
-            tl.load(x + source + lane, mask=valid, other=0.0),
-            tl.load(dy + source + lane, mask=valid, other=0.0),
-            tl.load(weight + lane - lead, mask=valid, other=0.0),
-            mean, rstd, MEAN,
-        )  # fmt: skip
+    """Add a tile's elements to its row's two sums."""
+    for half in tl.static_range(HALVES):
+        g = element_of(dy, half, KIND, HALVES) * element_of(w, half, KIND, HALVES)
+        first, second = _pair(element_of(x, half, KIND, HALVES), g, mean, MEAN)
         one += first
         two += second
-    return tl.sum(tl.sum(one, axis=1), axis=0), tl.sum(tl.sum(two, axis=1), axis=0)
+    return one, two
+
+
+@triton.jit
+def _sum_pairs(one, two):
+    one, two = tl.reduce((one, two), 1, _add_pairs)
+    return tl.sum(one, axis=0), tl.sum(two, axis=0)
+
+
+@triton.jit
+def _sums_of_part(
+    x, dy, weight, row, part, mean, lead, end, tiles,
+    COLUMNS: tl.constexpr, STRIDE: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
+    SPACING: tl.constexpr, VECTOR: tl.constexpr, PEEL: tl.constexpr, MEAN: tl.constexpr,
+    HALVES: tl.constexpr,
+):  # fmt: skip
+    """Return the pair that the program of this part would have told, added in the same order."""
+    KIND: tl.constexpr = x.dtype.element_ty
+    x_at = rows_at(x, row, STRIDE, 1, SPACING, VECTOR, PEEL, HALVES)
+    dy_at = rows_at(dy, row, STRIDE, 1, SPACING, VECTOR, PEEL, HALVES)
+    one = tl.zeros([1, TILE // HALVES], tl.float32)
+    two = tl.zeros([1, TILE // HALVES], tl.float32)
+    for tile in tl.range(tiles):
+        x_tile = load_tile(x_at, True, part, end, tile, CHUNK, TILE, HALVES, "", True)
+        dy_tile = load_tile(dy_at, True, part, end, tile, CHUNK, TILE, HALVES, "", True)
+        one, two = _add_tile(
+            one, two,
+            own(x_tile, part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES, True),
+            own(dy_tile, part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES, True),
+            load_weights(weight, part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES),
+            mean, MEAN, KIND, HALVES,
+        )  # fmt: skip
+    return _sum_pairs(one, two)
 
 
 @triton.jit
 def _told_by_all(
-    mine, x, dy, weight, words, first_row, source, mean, rstd, lead, end, tiles, parts,
-    COLUMNS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr, PADDED: tl.constexpr,
-    TILE: tl.constexpr, MEAN: tl.constexpr, POLLS: tl.constexpr,
+    seen, mine, x, dy, weight, words, row, mean, lead, end, tiles, parts,
+    COLUMNS: tl.constexpr, STRIDE: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr,
+    SPAN: tl.constexpr, TILE: tl.constexpr, SPACING: tl.constexpr, VECTOR: tl.constexpr,
+    PEEL: tl.constexpr, MEAN: tl.constexpr, HALVES: tl.constexpr, POLLS: tl.constexpr,
 ):  # fmt: skip
-    """Return a row's two sums, from the words of all its programs."""
-    told = words + tl.cast(first_row, tl.int64) * PARTS
-    seen, missing = await_words(told, parts, mine, PADDED, POLLS)
-    # Every warp polls for itself; a maximum over the block makes them agree.
-    everywhere = tl.arange(0, TILE) + PARTS > 0
-    if tl.max(tl.where(everywhere, missing, 0), axis=0) > 0:
-        other = tl.arange(0, PADDED)
-        seen = tl.zeros([PADDED], tl.int64)
-        for which in tl.range(PARTS):
-            a, b = _pair_of_part(
-                x, dy, weight, source, mean, rstd, which, lead, end, tiles,
-                COLUMNS, CHUNK, TILE, MEAN,
-            )  # fmt: skip
-            seen = tl.where(other == which, pack(a, b), seen)
+    """Return a row's two sums, from the words of all its programs, as they were ``seen`` before.
+    Those that are missing are counted with the sums, so that all warps agree on what follows."""
     firsts, seconds = unpack(seen)
-    return tl.sum(firsts, axis=0), tl.sum(seconds, axis=0)
+    first, second, missing = tl.reduce(
+        (firsts, seconds, (seen == MISSING).to(tl.int32)), 0, _add_told
+    )
+    if missing > 0:
+        told = words + tl.cast(row, tl.int64) * PARTS
+        seen, _ = await_words(told, parts, mine, SPAN, POLLS)
+        firsts, seconds = unpack(seen)
+        first, second, missing = tl.reduce(
+            (firsts, seconds, (seen == MISSING).to(tl.int32)), 0, _add_told
+        )
+        if missing > 0:
+            other = tl.arange(0, SPAN)
+            seen = tl.zeros([SPAN], tl.int64)
+            middle = tl.sum(tl.sum(mean, axis=1), axis=0)
+            for which in tl.range(PARTS):
+                one, two = _sums_of_part(
+                    x, dy, weight, row, which, middle, lead, end, tiles,
+                    COLUMNS, STRIDE, CHUNK, TILE, SPACING, VECTOR, PEEL, MEAN, HALVES,
+                )  # fmt: skip
+                seen = tl.where(other == which, pack(one, two), seen)
+            firsts, seconds = unpack(seen)
+            first, second = tl.reduce((firsts, seconds), 0, _add_pairs)
+    return first, second
 
 
 @triton.jit
 def _finish_rows(
-    xs, dys, more, weights, sums, biases, to, present, part, lead, mean, scale, shift, slope,
+    xs, dys, more, weights, sums, biases, dx, row, present, part, lead, mean, scale, shift, slope,
     COLUMNS: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
-    SURE: tl.constexpr, VECTOR: tl.constexpr, PEEL: tl.constexpr, RESIDUAL: tl.constexpr,
-    MEAN: tl.constexpr, OPAQUE: tl.constexpr, WRITE: tl.constexpr,
+    SURE: tl.constexpr, ROWS: tl.constexpr, SPACING: tl.constexpr, VECTOR: tl.constexpr,
+    PEEL: tl.constexpr, RESIDUAL: tl.constexpr, MEAN: tl.constexpr, HALVES: tl.constexpr,
+    OPAQUE: tl.constexpr, HIDDEN: tl.constexpr, WRITE: tl.constexpr,
 ):  # fmt: skip
-    """Write dx of rows whose sums are known, and return the columns' sums with them."""
+    """Write dx of rows whose sums are known, and return the columns' sums with them. ``HIDDEN``:
+    tiles are widened again, not kept as they were widened for the sums, nor weights from row to
+    row."""
+    KIND: tl.constexpr = dx.dtype.element_ty
+    to = rows_at(dx, row, COLUMNS, ROWS, SPACING, VECTOR, PEEL, HALVES)
+    ends = rows_at(dx, row, COLUMNS, ROWS, SPACING, VECTOR, PEEL, 1)
     new_sums = ()
     new_biases = ()
     for tile in tl.static_range(TILES):
-        x_tile = opaque(xs[tile], OPAQUE)
-        gradient = opaque(dys[tile], OPAQUE).to(tl.float32)
-        normal = _normal(x_tile, mean, scale, MEAN)
-        new_sums = new_sums + (sums[tile] + tl.where(present, gradient * normal, 0.0),)
-        if MEAN:
-            new_biases = new_biases + (biases[tile] + gradient,)
-        w = opaque(weights[tile], OPAQUE).to(tl.float32)
-        out = (gradient * w - shift - normal * slope) * scale
-        if RESIDUAL:
-            out += more[tile].to(tl.float32)
+        x = xs[tile]
+        dy = dys[tile]
+        if HIDDEN:
+            x = opaque(x)
+            dy = opaque(dy)
+        w = opaque(weights[tile]) if HIDDEN or (OPAQUE and PEEL) else weights[tile]
+        out = ()
+        for half in tl.static_range(HALVES):
+            gradient = element_of(dy, half, KIND, HALVES)
+            normal = _normal(element_of(x, half, KIND, HALVES), mean, scale, MEAN, HALVES)
+            new_sums = new_sums + (tl.fma(gradient, normal, sums[tile * HALVES + half]),)
+            if MEAN:
+                new_biases = new_biases + (biases[tile * HALVES + half] + gradient,)
+            g = gradient * element_of(w, half, KIND, HALVES)
+            found = tl.fma(normal, slope, tl.fma(g, scale, shift) if MEAN else g * scale)
+            if RESIDUAL:
+                found += element_of(more[tile], half, KIND, HALVES)
+            out = out + (found,)
         store_tile(
-            to, out.to(x_tile.dtype), present, part, lead, tile,
-            COLUMNS, CHUNK, TILE, SURE, VECTOR, PEEL, WRITE,
+            to, ends, out, present, part, lead, tile,
+            COLUMNS, CHUNK, TILE, SURE, ROWS, VECTOR, PEEL, HALVES, KIND, OPAQUE, WRITE,
         )  # fmt: skip
     return new_sums, new_biases
+
+
+@triton.jit
+def _store_partial(
+    partial, sums, part, lead, COLUMNS: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
+    TILES: tl.constexpr, ROWS: tl.constexpr, HALVES: tl.constexpr,
+):  # fmt: skip
+    """Write a program's sums of its columns."""
+    for tile in tl.static_range(TILES):
+        found = sums[tile * HALVES]
+        if HALVES == 2:
+            found = side_by_side(sums[tile * 2], sums[tile * 2 + 1], ROWS, TILE)
+        local = tile * TILE + tl.arange(0, TILE)
+        inside = has_column(part, lead, local, COLUMNS, CHUNK)
+        tl.store(partial + (part * CHUNK + local - lead), tl.sum(found, axis=0), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows", "tiles"])
@@ -157,18 +243,20 @@ def gradient_rows(
     GROUPS: tl.constexpr,
     FIRST: tl.constexpr,
     PARTS: tl.constexpr,
-    PADDED: tl.constexpr,
+    SPAN: tl.constexpr,
     TILE: tl.constexpr,
     TILES: tl.constexpr,
     ROWS: tl.constexpr,
     SPACING: tl.constexpr,
     VECTOR: tl.constexpr,
     PEEL: tl.constexpr,
+    HALVES: tl.constexpr,
     STAGES: tl.constexpr,
     RESIDUAL: tl.constexpr,
     MEAN: tl.constexpr,
     OPAQUE: tl.constexpr,
     POLLS: tl.constexpr,
+    OVERLAP: tl.constexpr,
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
@@ -177,76 +265,91 @@ def gradient_rows(
     of their rows and write one partial sum.
 
     Several programs of a row are a row behind: each tells its sums of a row, then finishes the row
-    before, whose sums the others told while it read this one. ``tiles`` is ``TILES``, as a number
-    that the compiler does not know.
+    before, whose sums the others told while it read this one. ``SPAN`` words, more than there are
+    programs of a row, are loaded before it adds up its own, and only those that are missing then
+    are waited for. ``tiles`` is ``TILES``, as a number that the compiler does not know.
     """
+    KIND: tl.constexpr = x.dtype.element_ty
+    WIDE: tl.constexpr = TILE // HALVES
+    SURE: tl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
     group = FIRST + tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     lead, end = lead_of(group, COLUMNS, STRIDE, SPACING, VECTOR, PEEL)
-    SURE: tl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
     weights = ()
     sums = ()
     last_x = ()
     last_dy = ()
     for tile in tl.static_range(TILES):
-        lane = part * CHUNK + tile * TILE + tl.arange(0, TILE)[None, :]
-        valid = has_column(part, lead, tile, COLUMNS, CHUNK, TILE)
-        weights = weights + (tl.load(weight + lane - lead, mask=valid, other=0.0),)
-        sums = sums + (tl.zeros([ROWS, TILE], tl.float32),)
+        weights = weights + (
+            load_weights(weight, part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES),
+        )
+        for half in tl.static_range(HALVES):  # noqa: B007
+            sums = sums + (tl.zeros([ROWS, WIDE], tl.float32),)
         if PARTS > 1:
-            last_x = last_x + (tl.zeros([ROWS, TILE], x.dtype.element_ty),)
-            last_dy = last_dy + (tl.zeros([ROWS, TILE], x.dtype.element_ty),)
+            nothing = tl.zeros([ROWS, WIDE], tl.int32 if HALVES == 2 else KIND)
+            last_x = last_x + (nothing,)
+            last_dy = last_dy + (nothing,)
     biases = sums if MEAN else ()
     last_mu = tl.zeros([ROWS, 1], tl.float32)
     last_sigma = tl.zeros([ROWS, 1], tl.float32)
     items = SPACING * tl.cdiv(tl.cdiv(rows, SPACING), ROWS)
     drained = items + GROUPS if PARTS > 1 else items
+    if PARTS > 1:
+        await_previous(OVERLAP)
     for item in tl.range(group, drained, GROUPS, num_stages=STAGES):
         first_row, row, present = rows_of(item, rows, ROWS, SPACING)
-        at = lanes_at(first_row, part, STRIDE, CHUNK, TILE, ROWS, SPACING, VECTOR, PEEL)
         mu, sigma = _statistics(mean, rstd, row, present, MEAN)
-        xs = load_tiles(x + at, present, part, end, CHUNK, TILE, TILES, SURE, READ)
-        dys = load_tiles(dy + at, present, part, end, CHUNK, TILE, TILES, SURE, READ)
+        at = rows_at(x, first_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
+        xs = load_tiles(at, present, part, end, CHUNK, TILE, TILES, SURE, HALVES, READ)
+        at = rows_at(dy, first_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
+        dys = load_tiles(at, present, part, end, CHUNK, TILE, TILES, SURE, HALVES, READ)
         done_row = first_row
         done = present
+        seen = tl.zeros([SPAN], tl.int64)
         if PARTS > 1:
             done_row, _, done = rows_of(tl.maximum(item - GROUPS, 0), rows, ROWS, SPACING)
             done = done & (item >= GROUPS)
-        to = lanes_at(done_row, part, COLUMNS, CHUNK, TILE, ROWS, SPACING, VECTOR, PEEL)
+            there = (item >= GROUPS) & (done_row < rows)
+            if there:  # below a condition, as Triton's pipeliner takes all loads that are not
+                told = words + tl.cast(done_row, tl.int64) * PARTS
+                other = tl.arange(0, SPAN)
+                seen = tl.load(told + other, mask=other < PARTS, other=0, volatile=True)
         more = ()
         if RESIDUAL:
-            at = lanes_at(done_row, part, STRIDE, CHUNK, TILE, ROWS, SPACING, VECTOR, PEEL)
-            more = load_tiles(dsum + at, done, part, end, CHUNK, TILE, TILES, SURE, READ)
-        one = tl.zeros([ROWS, TILE], tl.float32)
-        two = tl.zeros([ROWS, TILE], tl.float32)
+            at = rows_at(dsum, done_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
+            more = load_tiles(at, done, part, end, CHUNK, TILE, TILES, SURE, HALVES, READ)
+        one = tl.zeros([ROWS, WIDE], tl.float32)
+        two = tl.zeros([ROWS, WIDE], tl.float32)
         kept_x = ()
         kept_dy = ()
         for tile in tl.static_range(TILES):
-            x_tile = own(xs[tile], part, lead, tile, COLUMNS, CHUNK, TILE, SURE, PEEL)
-            dy_tile = own(dys[tile], part, lead, tile, COLUMNS, CHUNK, TILE, SURE, PEEL)
-            w = opaque(weights[tile], OPAQUE)  # not widened once for all rows
-            first, second = _pair(x_tile, dy_tile, w, mu, sigma, MEAN)
-            one += first
-            two += second
+            x_tile = own(
+                xs[tile], part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES,
+                tile == 0 or (tile + 1) * TILE > SURE,
+            )  # fmt: skip
+            dy_tile = own(
+                dys[tile], part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES,
+                tile == 0 or (tile + 1) * TILE > SURE,
+            )  # fmt: skip
+            w = opaque(weights[tile]) if OPAQUE else weights[tile]  # not widened once for all rows
+            one, two = _add_tile(one, two, x_tile, dy_tile, w, mu, MEAN, KIND, HALVES)
             kept_x = kept_x + (x_tile,)
             kept_dy = kept_dy + (dy_tile,)
         if PARTS > 1:
-            mine = pack(tl.sum(tl.sum(one, axis=1), axis=0), tl.sum(tl.sum(two, axis=1), axis=0))
+            first, second = _sum_pairs(one, two)
+            mine = pack(first, second)
             told = words + tl.cast(first_row, tl.int64) * PARTS + part
             tl.atomic_xchg(told, mine, mask=first_row < rows, sem="relaxed")
-            there = (item >= GROUPS) & (done_row < rows)
-            source = tl.cast(done_row, tl.int64) * STRIDE
-            if PEEL:
-                source = source // VECTOR * VECTOR
-            first_sum, second_sum = _told_by_all(
-                mine, x, dy, weight, words, done_row, source, last_mu, last_sigma, lead, end,
-                tiles, tl.where(there, PARTS, 0), COLUMNS, CHUNK, PARTS, PADDED, TILE, MEAN, POLLS,
+            first, second = _told_by_all(
+                seen, mine, x, dy, weight, words, done_row, last_mu, lead, end, tiles,
+                tl.where(there, PARTS, 0), COLUMNS, STRIDE, CHUNK, PARTS, SPAN, TILE, SPACING,
+                VECTOR, PEEL, MEAN, HALVES, POLLS,
             )  # fmt: skip
-            scale, shift, slope = _terms(first_sum, second_sum, last_sigma, eps, COLUMNS, MEAN)
+            scale, shift, slope = _terms(first, second, last_sigma, eps, done, COLUMNS, MEAN)
             sums, biases = _finish_rows(
-                last_x, last_dy, more, weights, sums, biases, dx + to, done, part, lead, last_mu,
-                scale, shift, slope, COLUMNS, CHUNK, TILE, TILES, SURE, VECTOR, PEEL, RESIDUAL,
-                MEAN, OPAQUE, WRITE,
+                last_x, last_dy, more, weights, sums, biases, dx, done_row, done, part, lead,
+                last_mu, scale, shift, slope, COLUMNS, CHUNK, TILE, TILES, SURE, ROWS, SPACING,
+                VECTOR, PEEL, RESIDUAL, MEAN, HALVES, OPAQUE, False, WRITE,
             )  # fmt: skip
             last_x = kept_x
             last_dy = kept_dy
@@ -254,23 +357,21 @@ def gradient_rows(
                 last_mu = mu
                 last_sigma = sigma
         else:
-            first_sum = tl.sum(one, axis=1)[:, None]
-            second_sum = tl.sum(two, axis=1)[:, None]
-            scale, shift, slope = _terms(first_sum, second_sum, sigma, eps, COLUMNS, MEAN)
+            one, two = tl.reduce((one, two), 1, _add_pairs)
+            scale, shift, slope = _terms(
+                one[:, None], two[:, None], sigma, eps, present, COLUMNS, MEAN
+            )
             sums, biases = _finish_rows(
-                kept_x, kept_dy, more, weights, sums, biases, dx + to, present, part, lead, mu,
-                scale, shift, slope, COLUMNS, CHUNK, TILE, TILES, SURE, VECTOR, PEEL, RESIDUAL,
-                MEAN, OPAQUE, WRITE,
+                kept_x, kept_dy, more, weights, sums, biases, dx, first_row, present, part, lead,
+                mu, scale, shift, slope, COLUMNS, CHUNK, TILE, TILES, SURE, ROWS, SPACING,
+                VECTOR, PEEL, RESIDUAL, MEAN, HALVES, OPAQUE, OPAQUE, WRITE,
             )  # fmt: skip
-    for tile in tl.static_range(TILES):
-        local = tile * TILE + tl.arange(0, TILE)
-        lane = part * CHUNK + local
-        valid = (local < CHUNK) & (lane >= lead) & (lane < lead + COLUMNS)
-        to = partial + tl.cast(group, tl.int64) * COLUMNS + lane - lead
-        tl.store(to, tl.sum(sums[tile], axis=0), mask=valid)
-        if MEAN:
-            to += tl.cast(GROUPS, tl.int64) * COLUMNS
-            tl.store(to, tl.sum(biases[tile], axis=0), mask=valid)
+    start_next(OVERLAP)
+    to = partial + tl.cast(group, tl.int64) * COLUMNS
+    _store_partial(to, sums, part, lead, COLUMNS, CHUNK, TILE, TILES, ROWS, HALVES)
+    if MEAN:
+        to += tl.cast(GROUPS, tl.int64) * COLUMNS
+        _store_partial(to, biases, part, lead, COLUMNS, CHUNK, TILE, TILES, ROWS, HALVES)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -288,26 +389,27 @@ def gradient_sums(
     PARTS: tl.constexpr,
     TILE: tl.constexpr,
     MEAN: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """Write the two sums of ``CHUNK`` columns of a row, as one word."""
+    start_next(OVERLAP)
     row = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     source = tl.cast(row, tl.int64) * STRIDE
-    mu, sigma = _statistics(mean, rstd, row, row < rows, MEAN)
+    mu, _ = _statistics(mean, rstd, row, row < rows, MEAN)
     one = tl.zeros([TILE], tl.float32)
     two = tl.zeros([TILE], tl.float32)
     for start in tl.range(0, CHUNK, TILE):
         local = start + tl.arange(0, TILE)
         column = part * CHUNK + local
         mask = (local < CHUNK) & (column < COLUMNS)
-        first, second = _pair(
+        one, two = _add_tile(
+            one, two,
             tl.load(x + source + column, mask=mask, other=0.0, eviction_policy="evict_last"),
             tl.load(dy + source + column, mask=mask, other=0.0, eviction_policy="evict_last"),
             tl.load(weight + column, mask=mask, other=0.0, eviction_policy="evict_last"),
-            mu, sigma, MEAN,
+            mu, MEAN, x.dtype.element_ty, 1,
         )  # fmt: skip
-        one += first
-        two += second
     word = pack(tl.sum(one, axis=0), tl.sum(two, axis=0))
     tl.store(words + tl.cast(row, tl.int64) * PARTS + part, word)
 
@@ -337,6 +439,7 @@ def gradient_columns(
     RESIDUAL: tl.constexpr,
     MEAN: tl.constexpr,
     FINAL: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """Compute ``TILE`` columns of all gradients from the words of ``gradient_sums``: of all rows
     with ``FINAL``, else of one split of them, in tiles of ``ROWS``."""
@@ -346,6 +449,8 @@ def gradient_columns(
     w = tl.load(weight + column, mask=column < COLUMNS, other=0.0)
     dws = tl.zeros([ROWS, TILE], tl.float32)
     dbs = tl.zeros([ROWS, TILE], tl.float32)
+    await_previous(OVERLAP)
+    start_next(OVERLAP)
     for tile in tl.range(split, tl.cdiv(rows, ROWS), splits, num_stages=STAGES):
         row = tl.cast(tile, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
         present = row < rows
@@ -357,14 +462,14 @@ def gradient_columns(
         firsts, seconds = unpack(told)
         scale, shift, slope = _terms(
             tl.sum(firsts, axis=1)[:, None], tl.sum(seconds, axis=1)[:, None], sigma, eps,
-            COLUMNS, MEAN,
+            present, COLUMNS, MEAN,
         )  # fmt: skip
         gradient = dy_tile.to(tl.float32)
-        normal = _normal(x_tile, mu, scale, MEAN)
-        dws += tl.where(present, gradient * normal, 0.0)
+        normal = _normal(x_tile.to(tl.float32), mu, scale, MEAN, 1)
+        dws += gradient * normal
         if MEAN:
             dbs += gradient
-        out = (gradient * w.to(tl.float32) - shift - normal * slope) * scale
+        out = gradient * w.to(tl.float32) * scale + normal * slope + shift
         if RESIDUAL:
             out += tl.load(dsum + row * STRIDE + column, mask=inside, other=0.0).to(tl.float32)
         tl.store(dx + row * COLUMNS + column, out.to(x_tile.dtype), mask=inside)
@@ -391,6 +496,7 @@ def sum_partials(
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
     MEAN: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """Add ``count`` partial sums of the weight's gradient in a fixed order; of the bias's, which
     lie behind them, in the grid's second row."""
@@ -399,6 +505,7 @@ def sum_partials(
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     source = partial + tl.cast(of_bias, tl.int64) * count * COLUMNS
     sums = tl.zeros([ROWS, BLOCK], tl.float32)
+    await_previous(OVERLAP)
     for first in tl.range(0, count, ROWS):
         inside = (first + row < count) & (column < COLUMNS)
         at = tl.cast(first + row, tl.int64) * COLUMNS + column

@@ -12,6 +12,8 @@ from .blocks import (
     has_mean,
     has_residual,
     names,
+    overlapping,
+    overlaps,
     step,
     vector,
 )
@@ -29,7 +31,8 @@ def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
     if found is not None:
         blocks, reached, why = found
         seconds = estimate_seconds(problem, target, reached, 3 if blocks.parts > 1 else 2)
-        if variant is not None or seconds <= _split_seconds(problem, target):
+        enough = problem.rows >= target.sm_count
+        if variant is not None or enough or seconds <= _split_seconds(problem, target):
             return fused(problem, target, blocks, why)
     if variant not in (None, "split"):
         return None
@@ -59,7 +62,7 @@ def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchP
     steps = persistent(problem, target, blocks, "gradient_rows", given)
     workspace = 4 * (1 + mean) * under_way * problem.columns
     workspace += 8 * problem.rows * parts if parts > 1 else 0
-    made = (*steps, _sum(problem, target, under_way))
+    made = overlapping(target, [*steps, _sum(problem, target, under_way)])
     return LaunchPlan(blocks.variant, made, why, workspace)
 
 
@@ -74,7 +77,7 @@ def _sum(problem: Problem, target: Target, count: int) -> KernelLaunch:
         problem, target, Blocks("", 256), "sum_partials",
         (-(-problem.columns // block), 1 + mean, 1),
         *names({"partial": True, "dw": True, "db": mean, "count": True}),
-        COLUMNS=problem.columns, BLOCK=block, ROWS=rows, MEAN=mean,
+        COLUMNS=problem.columns, BLOCK=block, ROWS=rows, MEAN=mean, OVERLAP=overlaps(target),
     )  # fmt: skip
 
 
@@ -82,13 +85,13 @@ def _splits(problem: Problem, target: Target) -> tuple[Blocks, int]:
     """Return the blocks of the kernel that computes columns, and into how many parts it splits the
     rows: about two blocks for each multiprocessor, in whole lines of memory."""
     wide = vector(problem)
-    rows = min(16, _power_of_two(problem.rows))
-    tile = 8 * wide
-    while tile < 32 * wide and -(-problem.columns // (2 * tile)) >= target.sm_count:
+    rows = min(32, _power_of_two(problem.rows))
+    tile = 4 * wide
+    while tile < 32 * wide and -(-problem.columns // (2 * tile)) >= 8 * target.sm_count:
         tile *= 2
     across = -(-problem.columns // tile)
     tall = -(-problem.rows // rows)
-    splits = max(1, min(tall // 2, -(-2 * target.sm_count // across)))
+    splits = max(1, min(tall // 4, -(-2 * target.sm_count // across)))
     threads = max(32, min(256, rows * tile // wide))
     return Blocks("split", threads, rows, tile, stages=2 if tall > 2 * splits else 1), splits
 
@@ -110,7 +113,7 @@ def split(problem: Problem, target: Target, why: str) -> LaunchPlan:
             "rows": True,
         }),
         COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=chunk, PARTS=parts, TILE=sums.tile,
-        MEAN=mean,
+        MEAN=mean, OVERLAP=overlaps(target),
     )  # fmt: skip
     blocks, splits = _splits(problem, target)
     final = splits == 1
@@ -124,9 +127,9 @@ def split(problem: Problem, target: Target, why: str) -> LaunchPlan:
         (-(-problem.columns // blocks.tile), splits, 1), *names(given),
         COLUMNS=problem.columns, STRIDE=problem.stride, PARTS=parts, PADDED=_power_of_two(parts),
         TILE=blocks.tile, ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=residual, MEAN=mean,
-        FINAL=final,
+        FINAL=final, OVERLAP=overlaps(target),
     )  # fmt: skip
     last = [] if final else [_sum(problem, target, splits)]
     workspace = 8 * problem.rows * parts
     workspace += 0 if final else 4 * (1 + mean) * splits * problem.columns
-    return LaunchPlan("split", (first, second, *last), why, workspace)
+    return LaunchPlan("split", overlapping(target, [first, second, *last]), why, workspace)

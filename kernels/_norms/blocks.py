@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
@@ -228,11 +228,24 @@ def names(given: Mapping[str, bool]) -> tuple[str, str]:
     return there, " ".join(name for name, is_there in given.items() if not is_there)
 
 
+def overlaps(target: Target) -> bool:
+    """Return whether a launch can start before the one before it has ended (``_overlap``)."""
+    return target.vendor == "nvidia" and target.capability >= (9, 0)
+
+
+def overlapping(target: Target, steps: Sequence[KernelLaunch]) -> tuple[KernelLaunch, ...]:
+    """Return launches of which each starts before the one before it has ended, where the target can
+    do that and all of them know it: each waits for the one before it, and so for all."""
+    if not all(step.constants.get("OVERLAP") for step in steps):
+        return tuple(steps)
+    return (*steps[:1], *(replace(step, overlaps=True) for step in steps[1:]))
+
+
 def mark_missing(problem: Problem, target: Target, parts: int) -> KernelLaunch:
     words = problem.rows * parts
     return step(
         problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
-        "words word_count", BLOCK=1024,
+        "words word_count", BLOCK=1024, OVERLAP=overlaps(target),
     )  # fmt: skip
 
 

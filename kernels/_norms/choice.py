@@ -1,4 +1,4 @@
-"""Chooses blocks for a problem: by the launch table, or for a variant that was asked for. Pure."""
+"""Chooses blocks for rows that are read forward, or for a variant that was asked for. Pure."""
 
 from __future__ import annotations
 
@@ -32,51 +32,33 @@ class _Entry:
     source: str
 
 
-FORWARD: tuple[_Entry, ...] = (
+FULL_TILE: tuple[_Entry, ...] = (
     _Entry(1 * KIB, Blocks("full-tile", threads=64, rows=4), "32768 × 512: 99.1 %"),
     _Entry(2 * KIB, Blocks("full-tile", threads=64), "32768 × 1024: 99.3 %"),
     _Entry(4 * KIB, Blocks("full-tile", threads=128, read=LAST), "32768 × 2048: 101.8 %"),
     _Entry(8 * KIB, Blocks("full-tile", threads=256, rows=2, read=LAST), "32768 × 4096: 101.3 %"),
-    _Entry(
-        16 * KIB, Blocks("two-read", threads=512, tile=4096, read=LAST), "32768 × 8192: 102.5 %"
-    ),
-    _Entry(32 * KIB, Blocks("register-tiled", threads=1024, read=LAST), "32768 × 16384: 101.7 %"),
-    _Entry(
-        64 * KIB,
-        Blocks("register-tiled", threads=512, tile=8192, read=LAST),
-        "16384 × 32768: 100.8 %",
-    ),
-    _Entry(
-        128 * KIB,
-        Blocks("register-tiled", threads=1024, tile=16384, read=LAST),
-        "8192 × 65536: 100.5 %",
-    ),
 )
-SM100_TILES = {16384: 32768}
-"""Tiles of a register-tiled row by those measured on sm_90, where other ones spill on sm_100: four
-words of 8192 × 65536 in tiles of 16384, none in tiles of 32768 (triton 3.7.1, not timed)."""
+"""Blocks of that variant where it is asked for."""
 RESIDUAL: tuple[_Entry, ...] = (
     _Entry(4 * KIB, Blocks("full-tile", threads=256, read=LAST), "32768 × 2048: 100.8 %"),
     _Entry(16 * KIB, Blocks("full-tile", threads=512, read=LAST), "32768 × 8192: 101.3 %"),
-    *(each for each in FORWARD if 16 * KIB < each.row_bytes <= 64 * KIB),
-)
-"""A second input needs registers of its own: at 65536 columns 1024 threads spill 22 words."""
-PEELED: tuple[_Entry, ...] = (
-    _Entry(8 * KIB, Blocks("peeled", threads=256, read=LAST), "derived from aligned rows"),
-    _Entry(64 * KIB, Blocks("peeled", threads=512, read=LAST), "derived from aligned rows"),
     _Entry(
-        128 * KIB,
-        Blocks("peeled", threads=1024, read=LAST, write=FIRST),
-        "32768 × 50257: 92.7 %",
+        32 * KIB,
+        Blocks("register-tiled", threads=1024, read=LAST),
+        "as without a residual: 32768 × 16384: 101.7 %",
+    ),
+    _Entry(
+        64 * KIB,
+        Blocks("register-tiled", threads=512, tile=8192, read=LAST),
+        "as without a residual: 16384 × 32768: 100.8 %",
     ),
 )
-PEELED_FROM = 4 * KIB
-"""Shorter rows go through full-tile: their few narrow loads cost less than shifted weights."""
+"""A second input needs registers of its own: at 65536 columns 1024 threads spill 22 words."""
 
 LONG = _Entry(
     16 * KIB,
-    Blocks("cooperative", threads=128),
-    "4096 × 131072: 95.0 %, 2048 × 262144: 94.1 %",
+    Blocks("cooperative", threads=128, most_registers=64),
+    "1792 × 74864 float16: 95 %, 1296 × 103557: 90 %",
 )
 """Longer rows: blocks that keep up to so much of a row each."""
 FEW = _Entry(32 * KIB, Blocks("cooperative", threads=256), "64 × 131072: 71.7 %")
@@ -118,23 +100,21 @@ def _fit(problem: Problem, blocks: Blocks) -> Blocks:
 
 
 def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
-    """Return the table's blocks for a problem, and the row that says so."""
+    """Return blocks for a problem, and why these."""
     few = _few_rows(problem, target)
-    plain = has_residual(problem) and not has_mean(problem)
-    small = None if few or plain else _small(problem, target)
-    if small is not None:
+    if has_residual(problem) and not has_mean(problem):
+        found = None if few else _entry(RESIDUAL, problem)
+        if found is not None:
+            blocks = found.blocks
+            if blocks.variant == "register-tiled" and _peels(problem):
+                blocks = replace(blocks, variant="peeled")
+            return _fit(problem, blocks), _describe_entry(found)
+    elif few and row_bytes(problem) <= 64 * KIB:
+        return _one_block(problem), "few rows: each in one block of as many threads as there are"
+    elif not few and (small := _small(problem, target)) is not None:
         return small, "the smallest blocks that hold a row in few tiles"
-    peel = _peels(problem) and row_bytes(problem) >= PEELED_FROM
-    found = _entry(RESIDUAL if has_residual(problem) else PEELED if peel else FORWARD, problem)
-    if found is None or few or has_mean(problem):
-        source = (FEW if few else LONG).source
-        return _cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
-    blocks = found.blocks
-    if peel and blocks.variant == "register-tiled":
-        blocks = replace(blocks, variant="peeled")
-    if target.vendor == "nvidia" and target.capability >= (10, 0):
-        blocks = replace(blocks, tile=SM100_TILES.get(blocks.tile, blocks.tile))
-    return _fit(problem, blocks), _describe_entry(found)
+    source = (FEW if few else LONG).source
+    return _cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
 
 
 def _small(problem: Problem, target: Target) -> Blocks | None:
@@ -149,14 +129,22 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     for threads in (32, 64, 128, 256, 512):
         tiles = -(-problem.columns // (threads * wide))
         few = problem.rows * threads < target.sm_count * target.max_threads_per_sm
-        if (few and tiles > 1 and threads < 512) or tiles > (4 if threads == 32 else most):
+        narrow = few and (tiles > 2 or threads < 128) and threads < 512
+        if narrow or tiles > (4 if threads == 32 else most):
             continue
         variant = "peeled" if _peels(problem) else "register-tiled"
         return Blocks(
             variant, threads, tile=threads * wide, tiles=tiles,
-            most_registers=64 if threads == 512 else 0,
+            early=few, most_registers=64 if threads == 512 else 0,
         )  # fmt: skip
     return None
+
+
+def _one_block(problem: Problem) -> Blocks:
+    """Return the blocks of 1024 threads that keep a row each."""
+    tile = 1024 * vector(problem)
+    variant = "peeled" if _peels(problem) else "register-tiled"
+    return Blocks(variant, 1024, tile=tile, tiles=-(-problem.columns // tile), early=True)
 
 
 def _few_rows(problem: Problem, target: Target) -> bool:
@@ -191,9 +179,8 @@ def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
     if variant == "split":
         tile = min(tile, 256 * vector(problem))
         return Blocks(variant, 256, tile=tile, parts=_split_parts(problem, target))
-    found = _entry(FORWARD, problem)
-    table = found.blocks if found and found.blocks.variant == "full-tile" else None
-    blocks = replace(table, variant=variant) if table else Blocks(variant, min(threads, 512))
+    found = _entry(FULL_TILE, problem)
+    blocks = replace(found.blocks, variant=variant) if found else Blocks(variant, min(threads, 512))
     if variant == "tma":
         stages = 2 if row_bytes(problem) > 32 * KIB else 3
         blocks = replace(blocks, stages=stages, per_sm=2)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import ceil, gcd
+from math import ceil, gcd, pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
@@ -22,37 +22,53 @@ from .blocks import (
     _peels,
     _power_of_two,
     _round_up,
+    _rows_are_aligned,
     has_mean,
     has_residual,
     mark_missing,
     names,
+    overlaps,
     step,
     vector,
 )
 
 LATENCY = 1.5e-6
 """Seconds of transfers that have to be under way for memory to be busy."""
-EXCHANGE = 0.4e-6
-"""Seconds of a step that are not hidden where several programs share a row."""
-TELLING = 0.0006
-"""The share of the time that each program of a row costs, whose word all others read."""
 LAUNCH = 2e-6
 """Seconds that one more launch costs."""
 LINE = 64
 """Programs of a row begin at multiples of as many columns."""
 REGISTERS = {
-    (2, False): (36, 3.75, 1.25),
-    (2, True): (52, 4.75, 1.6),
-    (4, False): (30, 4.3, 0.2),
-    (4, True): (58, 9.0, 0.0),
+    (2, False): (60, 2.5, 8, 1.0),
+    (2, True): (75, 3.5, 0, 1.0),
+    (4, False): (54, 4.0, 0, 1.0),
+    (4, True): (64, 6.0, 0, 1.0),
 }
-"""Registers of a thread by bytes of an element and whether several programs share a row: its own,
-those for each element, and those for each element of a norm with a mean. Such that ptxas 12.8
-spills next to nothing for sm_90, with 8 to 40 elements (20 of float32)."""
-WAITING = {64: (0.0, 0.0), 128: (0.02, 0.03), 256: (0.05, 0.2), 512: (0.25, 0.35)}
-"""The share of the time that programs lose whose warps wait for each other at every row, by their
-threads: those with whole rows, and those that share them (H200, triton 3.6)."""
+"""Registers of a thread by bytes of a word's element and whether several programs share a row: its
+own and those for each element, and what a norm with a mean takes besides. Such that ptxas 12.8
+spills next to nothing for sm_90, with 8 to 56 elements (32 of float32)."""
+WAIT, BARRIER, WIDTH = 0.16e-6, 0.07e-6, 0.29e-6
+"""Seconds of a round that any program waits, those of one whose warps wait for each other, and
+those for each 256 of its threads."""
+EXCHANGE, TELLING = 1.0e-6, 2.6e-9
+"""Seconds of a round that programs wait for the sums of others, and those for each of them."""
+ELEMENT, SERIAL = 0.8e-9, 6e-9
+"""Seconds for each element of a thread: for each warp of its multiprocessor, and of its own."""
+MEAN_WORK = 0.17
+"""What a mean adds to that work."""
+OVERLAPPED = 5
+"""The power mean of transfers and of what programs do besides, of which the longer counts."""
+PARTIAL = 2.4
+"""The price of a byte of partial sums, where one of a matrix is 1: they are written when all
+programs end, and read by a kernel of its own."""
+SHORT = 128
+"""Rows of fewer vectors of 16 bytes are taken several at a time."""
+WHOLE = 1.3
+"""By how much more a row that is shared has to promise than one that is not: where both fit, whole
+rows were faster at every width that was timed."""
 MOST_TILES = 8
+IDLE = 0.1
+"""What lanes without a column cost, of those with one, in rows of more than two tiles."""
 MOST_PROGRAMS = 8
 
 
@@ -60,16 +76,22 @@ def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
     """Return about how many registers a thread needs without spills: for inputs and weights, the
     row before where several programs share a row, gradients' sums, and what is on its way between
     them."""
-    elements = blocks.rows * blocks.tile * blocks.tiles // blocks.threads
+    elements = _elements(blocks)
     item = ITEM_BYTES[problem.dtype]
-    own, each, each_mean = REGISTERS[item, blocks.parts > 1]
+    own, each, own_mean, each_mean = REGISTERS[4 // halves(problem), blocks.parts > 1]
     if _peels(problem):
-        own += max(12, elements // 2)
+        own += max(8, elements * 3 // 2 - 20) + 8 * (blocks.parts > 1)
     if target.capability != (9, 0):  # sm_80 spills 2 words, sm_100 16, where sm_90 spills none
         own += 24
     if has_mean(problem):
+        own += own_mean
         each += each_mean
     return own + ceil(elements * (each + has_residual(problem) * item / 4))
+
+
+def _elements(blocks: Blocks) -> int:
+    """Return the elements of a thread."""
+    return blocks.rows * blocks.tile * blocks.tiles // blocks.threads
 
 
 def most_registers(target: Target, blocks: Blocks) -> int:
@@ -143,7 +165,10 @@ def _items(problem: Problem, blocks: Blocks) -> int:
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
-    """Return about which share of the memory's bandwidth is reached."""
+    """Return about which share of the memory's bandwidth is reached: a round of programs, a row
+    each or a part of it, lasts as long as its transfers or as what a program does besides, waiting
+    included (fitted to 91 launches of 20 problems, most of them off by less than 4 percent: H200,
+    triton 3.6, 2026-11-23)."""
     under_way = groups(problem, target, blocks)
     if not under_way:
         return 0.0
@@ -157,19 +182,28 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     busy = _items(problem, blocks) * blocks.parts / slots
     ahead = max(blocks.stages - 1, 0.25) * share * reads
     flight = min(1.0, ahead / (per_sm_bandwidth * LATENCY * reads / matrices))
-    told = 1.0
-    if blocks.parts > 1:
-        step = share * matrices / per_sm_bandwidth
-        told = step / (step + EXCHANGE) * max(1 - TELLING * blocks.parts, 0.1)
+    moves = share * matrices / per_sm_bandwidth
+    besides = _seconds_besides(problem, target, blocks)
+    round_ = pow(pow(moves, OVERLAPPED) + pow(besides, OVERLAPPED), 1 / OVERLAPPED)
     moved = matrices * problem.elements * item
     partial = (turns - 1) * 2 * LAUNCH * target.bandwidth / moved
-    partial += 8 * (1 + has_mean(problem)) * under_way * problem.columns / moved
-    waste = blocks.tile * blocks.tiles * blocks.parts / _lanes(problem) - 1
-    alone = 1 - 0.04 / blocks.per_sm  # all of its warps wait for the sums of a row at once
-    if blocks.tile > target.warp_size * vector(problem):
-        alone -= WAITING[blocks.threads][blocks.parts > 1]
-    narrow = 0.97 if blocks.rows * blocks.tile < blocks.threads * vector(problem) else 1.0
-    return busy * flight * told * alone * narrow / (1 + partial) / (1 + 0.2 * waste)
+    partial += PARTIAL * 8 * (1 + has_mean(problem)) * under_way * problem.columns / moved
+    idle = blocks.tile * blocks.tiles * blocks.parts / _lanes(problem) - 1
+    idle *= IDLE * (blocks.tiles > 2)
+    return busy * flight * moves / round_ / (1 + partial) / (1 + idle)
+
+
+def _seconds_besides(problem: Problem, target: Target, blocks: Blocks) -> float:
+    """Return how long a round takes a program without its transfers."""
+    warps = blocks.per_sm * (blocks.threads // target.warp_size)
+    elements = blocks.rows * chunk_of(problem, blocks.parts) / blocks.threads
+    work = elements * (warps * ELEMENT + SERIAL) * (1 + MEAN_WORK * has_mean(problem))
+    waits = WAIT + WIDTH * blocks.threads / 256
+    if blocks.threads > target.warp_size:
+        waits += BARRIER
+    if blocks.parts > 1:
+        waits += EXCHANGE + TELLING * blocks.parts
+    return work + waits
 
 
 def chunk_of(problem: Problem, parts: int) -> int:
@@ -181,19 +215,21 @@ def chunk_of(problem: Problem, parts: int) -> int:
 def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     """Yield every way to cut the problem into persistent programs that fit the target."""
     lanes, wide = _lanes(problem), vector(problem)
-    for threads in (64, 128, 256, 512):
-        for elements in (wide, wide // 2):
-            for tile, rows in ((threads * elements // r, r) for r in (1, 2, 4, 8, 16)):
-                tiles = -(-lanes // tile)
-                if tile >= LINE and tiles <= MOST_TILES:
-                    yield from _resident(
-                        problem, target, Blocks("fused", threads, rows, tile, tiles, read="")
-                    )
-            for tiles in range(2, MOST_TILES + 1):
-                if lanes > threads * elements * tiles:
-                    tile = threads * elements
-                    blocks = Blocks("cooperative", threads, 1, tile, tiles, parts=2)
-                    yield from _resident(problem, target, blocks)
+    for threads in (32, 64, 128, 256, 512):
+        if threads < target.warp_size:
+            continue
+        several = (2, 4, 8, 16) if lanes < SHORT * wide else ()
+        for tile, rows in ((threads * wide // r, r) for r in (1, *several)):
+            tiles = -(-lanes // tile)
+            if tile >= LINE and tiles <= MOST_TILES:
+                yield from _resident(
+                    problem, target, Blocks("fused", threads, rows, tile, tiles, read="")
+                )
+        for tiles in range(2, MOST_TILES + 1):
+            tile = threads * wide
+            if lanes > tile * tiles:
+                blocks = Blocks("cooperative", threads, 1, tile, tiles, parts=2)
+                yield from _resident(problem, target, blocks)
 
 
 def _resident(problem: Problem, target: Target, blocks: Blocks) -> Iterator[Blocks]:
@@ -237,22 +273,22 @@ def choose(
 ) -> tuple[Blocks, float, str] | None:
     """Return the best blocks, of ``variant`` where one is asked for, the share of the bandwidth
     that they reach, and why; None where none fit."""
-    best, best_rank = None, (0.0, 0, 0)
+    best, most = None, 0.0
     for blocks in candidates(problem, target):
         if variant not in (None, blocks.variant):
             continue
-        elements = blocks.rows * blocks.tile * blocks.tiles // blocks.threads
-        reached = round(estimate_efficiency(problem, target, blocks), 2)
-        rank = (reached, -abs(elements * ITEM_BYTES[problem.dtype] - 64), -blocks.per_sm)
-        if best is None or rank > best_rank:
-            best, best_rank = blocks, rank
+        reached = estimate_efficiency(problem, target, blocks)
+        promise = reached * (1 if blocks.parts > 1 else WHOLE)
+        if best is None or promise > most:
+            best, most = blocks, promise
     if best is None:
         return None
+    reached = estimate_efficiency(problem, target, best)
     why = (
         f"{best.per_sm} programs of {best.threads} threads per multiprocessor, "
-        f"{best.parts} for each row: about {best_rank[0]:.0%} of the bandwidth"
+        f"{best.parts} for each row: about {reached:.0%} of the bandwidth"
     )
-    return best, best_rank[0], why
+    return best, reached, why
 
 
 def estimate_seconds(problem: Problem, target: Target, reached: float, launches: int) -> float:
@@ -260,6 +296,13 @@ def estimate_seconds(problem: Problem, target: Target, reached: float, launches:
     matrices = _inputs(problem) + 1
     moved = matrices * problem.elements * ITEM_BYTES[problem.dtype]
     return moved / target.bandwidth / max(reached, 1e-3) + launches * LAUNCH
+
+
+def halves(problem: Problem) -> int:
+    """Return the elements of a word: two of half precision where all rows can be read 16 bytes
+    wide."""
+    wide = _peels(problem) or _rows_are_aligned(problem)
+    return 2 if wide and ITEM_BYTES[problem.dtype] == 2 else 1
 
 
 def persistent(
@@ -274,12 +317,13 @@ def persistent(
     made = step(
         problem, target, blocks, function, (each * parts, 1, 1), *names(there),
         COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=chunk_of(problem, parts),
-        GROUPS=every, FIRST=0, PARTS=parts, PADDED=_power_of_two(parts), TILE=blocks.tile,
-        TILES=blocks.tiles, ROWS=blocks.rows, SPACING=spacing_of(problem),
-        VECTOR=vector(problem), PEEL=_peels(problem), STAGES=blocks.stages,
+        GROUPS=every, FIRST=0, PARTS=parts, SPAN=max(_power_of_two(parts), blocks.threads),
+        TILE=blocks.tile, TILES=blocks.tiles, ROWS=blocks.rows, SPACING=spacing_of(problem),
+        VECTOR=vector(problem), PEEL=_peels(problem), HALVES=halves(problem),
+        STAGES=blocks.stages,
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem), POLLS=POLLS,
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
-        READ=blocks.read, WRITE=blocks.write,
+        OVERLAP=overlaps(target), READ=blocks.read, WRITE=blocks.write,
     )  # fmt: skip
     if target.vendor == "nvidia":
         made = replace(made, maxnreg=most_registers(target, blocks))

@@ -7,6 +7,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .._overlap import start_next
+
 
 @triton.jit
 def _aligned_part(row, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
@@ -49,23 +51,14 @@ def normalise(x, mean, scale, weight, bias, MEAN: tl.constexpr, dtype: tl.conste
 
 
 @triton.jit
-def opaque(x, OPAQUE: tl.constexpr):
-    """Return ``x``, which the compiler can no longer see to be a value it has converted before: so
-    it keeps 16 bits of it over a reduction, and not the 32 that it has been widened to."""
-    if OPAQUE:
-        x = tl.inline_asm_elementwise(
-            "mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2
-        )
-    return x
-
-
-@triton.jit
 def shift_weights(
     unshifted, weight, unshifted_bias, bias,
     COLUMNS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, MEAN: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """Write ``weight[h, i] = unshifted[i + h]``: a row whose aligned part starts at its column
     ``h`` finds its weights aligned in copy ``h``."""
+    start_next(OVERLAP)
     head = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(unshifted + head + column, mask=head + column < COLUMNS, other=0.0)

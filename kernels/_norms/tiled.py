@@ -9,9 +9,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .._words import pack, unpack
+from .._overlap import await_previous
+from .._words import opaque, pack, unpack
 from .exchange import await_words
-from .rows import _aligned_part, _edge_columns, add_residual, normalise, opaque
+from .rows import _aligned_part, _edge_columns, add_residual, normalise
+
+
+@triton.jit
+def _again(x, OPAQUE: tl.constexpr):
+    """Return ``x``, which the compiler can no longer see to be a value it has converted before: so
+    it keeps 16 bits of it over a reduction, and not the 32 that it has been widened to."""
+    if OPAQUE:
+        x = opaque(x)
+    return x
 
 
 @triton.jit
@@ -132,6 +142,7 @@ def tiled(
     OPAQUE: tl.constexpr,
     EARLY: tl.constexpr,
     POLLS: tl.constexpr,
+    OVERLAP: tl.constexpr,
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
@@ -160,6 +171,8 @@ def tiled(
         main = COLUMNS
         w_first = 0
         is_edge = False
+    if EARLY and PEEL:
+        await_previous(OVERLAP)
     edge_wide = 0.0
     cached = ()
     weights = ()
@@ -199,7 +212,7 @@ def tiled(
     if MEAN:
         values_sum = tl.zeros([TILE], tl.float32)
         for tile in tl.static_range(TILES):
-            values_sum += opaque(cached[tile], OPAQUE).to(tl.float32)
+            values_sum += _again(cached[tile], OPAQUE).to(tl.float32)
         sum_of_values = tl.sum(values_sum, axis=0)
         if PEEL:
             sum_of_values += tl.sum(tl.where(is_edge & (part == 0), edge_wide, 0.0), axis=0)
@@ -209,7 +222,7 @@ def tiled(
     for tile in tl.static_range(TILES):
         wide = cached[tile].to(tl.float32)
         if MEAN:
-            wide = opaque(cached[tile], OPAQUE).to(tl.float32) - middle
+            wide = _again(cached[tile], OPAQUE).to(tl.float32) - middle
             local = tile * TILE + tl.arange(0, TILE)
             if (tile + 1) * TILE > CERTAIN or (tile + 1) * TILE > CHUNK:
                 wide = tl.where((local < CHUNK) & (part * CHUNK + local < main), wide, 0.0)
@@ -218,6 +231,8 @@ def tiled(
     if PEEL:
         off = tl.where(is_edge & (part == 0), edge_wide - middle, 0.0)
         sum_of_squares += tl.sum(off * off, axis=0)
+    if PEEL or PARTS > 1:
+        await_previous(OVERLAP)
     if PARTS > 1:
         middle, sum_of_squares = _told_by_all(
             sum_of_values if MEAN else sum_of_squares, sum_of_squares, words, x, residual,
@@ -231,7 +246,7 @@ def tiled(
     for tile in tl.static_range(TILES):
         local = tile * TILE + tl.arange(0, TILE)
         column = part * CHUNK + local
-        values = opaque(cached[tile], OPAQUE)
+        values = _again(cached[tile], OPAQUE)
         if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
             if EARLY:
                 w = weights[tile]

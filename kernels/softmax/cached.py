@@ -17,8 +17,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .._words import opaque
 from .backward import _summand, gradient
-from .rows import LOG2_E, _above_minus_infinity, normalise, opaque
+from .rows import LOG2_E, _above_minus_infinity, normalise
 
 
 @triton.jit

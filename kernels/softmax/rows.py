@@ -30,8 +30,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .._overlap import INTERPRETED
-
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
@@ -198,21 +196,6 @@ def _row_statistics(
     if EDGE:
         top, weight = _with_edge(row, head, columns, top, weight, VECTOR)
     return top, weight
-
-
-@triton.jit
-def opaque(x):
-    """Return ``x`` itself, in a way that the compiler cannot see through."""
-    if INTERPRETED:  # which has no assembler, and nothing to hide
-        return x
-    return tl.inline_asm_elementwise(
-        "mov.b32 $0, $1;",
-        "=r,r",
-        [x],
-        dtype=x.dtype,
-        is_pure=False,
-        pack=32 // x.dtype.primitive_bitwidth,
-    )
 
 
 @triton.jit

@@ -27,6 +27,7 @@ import triton
 import triton.language as tl
 
 from .._overlap import INTERPRETED
+from .._words import high_half, join_halves, low_half, opaque
 from .backward import _summand, gradient
 from .rows import (
     LOG2_E,
@@ -34,7 +35,6 @@ from .rows import (
     _edge_columns,
     join,
     normalise,
-    opaque,
 )
 
 FAR = tl.constexpr(2.0**20)
@@ -45,43 +45,9 @@ NOTHING_BF16 = tl.constexpr(-0x007F_0080)
 """A pair of −∞, 0xff80ff80 as a signed number."""
 NOTHING_FP16 = tl.constexpr(-0x03FF_0400)
 """The word of a pair of −∞ in float16: 0xfc00fc00."""
-CONVERT_BF16 = tl.constexpr("cvt.rn.bf16x2.f32 $0, $1, $2;")
-CONVERT_FP16 = tl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
-"""The first operand goes to the upper half (PTX ISA, cvt); sm_80 and up."""
 GREATER_BF16 = tl.constexpr("max.bf16x2 $0, $1, $2;")
 GREATER_FP16 = tl.constexpr("max.f16x2 $0, $1, $2;")
 """Of a number and NaN the number is taken (PTX ISA, max); sm_80 and up."""
-
-
-@triton.jit
-def _low(pair, KIND: tl.constexpr):
-    """Return the first of two halves, as float32."""
-    if tl.bfloat16 == KIND:
-        return (pair << 16).to(tl.float32, bitcast=True)
-    return pair.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def _high(pair, KIND: tl.constexpr):
-    if tl.bfloat16 == KIND:
-        return (pair & -0x1_0000).to(tl.float32, bitcast=True)
-    return (pair >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def _pair(first, second, KIND: tl.constexpr, ASSEMBLY: tl.constexpr):
-    """Return two float32 as one word, rounded to nearest even."""
-    if ASSEMBLY and not INTERPRETED:
-        return tl.inline_asm_elementwise(
-            CONVERT_BF16 if tl.bfloat16 == KIND else CONVERT_FP16,
-            "=r,r,r",
-            [second, first],
-            dtype=tl.int32,
-            is_pure=True,
-            pack=1,
-        )
-    below = first.to(KIND).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
-    return below | (second.to(KIND).to(tl.int16, bitcast=True).to(tl.int32) << 16)
 
 
 @triton.jit
@@ -106,7 +72,7 @@ def comparable(word, KIND: tl.constexpr, ASSEMBLY: tl.constexpr):
     if tl.float32 == KIND:
         word = word.to(tl.float32, bitcast=True)
     elif not ASSEMBLY or INTERPRETED:
-        word = tl.maximum(_low(word, KIND), _high(word, KIND))
+        word = tl.maximum(low_half(word, KIND), high_half(word, KIND))
     return word
 
 
@@ -130,7 +96,7 @@ def greater(one, other, KIND: tl.constexpr):
 def peaks_of(most, KIND: tl.constexpr):
     """Return each lane's maximum from what ``greater`` left."""
     if most.dtype != tl.float32:
-        most = tl.maximum(_low(most, KIND), _high(most, KIND))
+        most = tl.maximum(low_half(most, KIND), high_half(most, KIND))
     return tl.max(most, axis=1)
 
 
@@ -171,8 +137,8 @@ def weigh(total, word, base, factor, KIND: tl.constexpr):
     else:
         base = tl.broadcast_to(base, word.shape)
         factor = tl.broadcast_to(factor, word.shape)
-        both = _above(_low(word, KIND), base, factor, KIND)
-        both += _above(_high(word, KIND), base, factor, KIND)
+        both = _above(low_half(word, KIND), base, factor, KIND)
+        both += _above(high_half(word, KIND), base, factor, KIND)
     return total + tl.sum(both, axis=1)
 
 
@@ -197,15 +163,15 @@ def _normal_words(word, top, weight, LOG: tl.constexpr, KIND: tl.constexpr, ASSE
         words = y.to(tl.int32, bitcast=True)
     else:
         word = _hidden(word, KIND, ASSEMBLY)
-        first = _low(word, KIND) - top
-        second = _high(word, KIND) - top
+        first = low_half(word, KIND) - top
+        second = high_half(word, KIND) - top
         if LOG:
             scale = tl.log(weight)
-            words = _pair(first - scale, second - scale, KIND, ASSEMBLY)
+            words = join_halves(first - scale, second - scale, KIND, ASSEMBLY)
         else:
             scale = tl.log2(weight)
             first = tl.exp2(first * LOG2_E - scale)
-            words = _pair(first, tl.exp2(second * LOG2_E - scale), KIND, ASSEMBLY)
+            words = join_halves(first, tl.exp2(second * LOG2_E - scale), KIND, ASSEMBLY)
     return words
 
 
@@ -216,8 +182,8 @@ def sum_words(sums, y, dy, LOG: tl.constexpr, KIND: tl.constexpr):
         y = y.to(tl.float32, bitcast=True)
         both = _summand(y, dy.to(tl.float32, bitcast=True), LOG)
     else:
-        both = _summand(_low(y, KIND), _low(dy, KIND), LOG)
-        both += _summand(_high(y, KIND), _high(dy, KIND), LOG)
+        both = _summand(low_half(y, KIND), low_half(dy, KIND), LOG)
+        both += _summand(high_half(y, KIND), high_half(dy, KIND), LOG)
     return sums + tl.sum(both, axis=1)
 
 
@@ -230,9 +196,9 @@ def _gradient_words(y, dy, total, LOG: tl.constexpr, KIND: tl.constexpr, ASSEMBL
     else:
         y = _hidden(y, KIND, ASSEMBLY)
         dy = _hidden(dy, KIND, ASSEMBLY)
-        first = gradient(_low(y, KIND), _low(dy, KIND), total, LOG)
-        second = gradient(_high(y, KIND), _high(dy, KIND), total, LOG)
-        words = _pair(first, second, KIND, ASSEMBLY)
+        first = gradient(low_half(y, KIND), low_half(dy, KIND), total, LOG)
+        second = gradient(high_half(y, KIND), high_half(dy, KIND), total, LOG)
+        words = join_halves(first, second, KIND, ASSEMBLY)
     return words
 
 
@@ -453,7 +419,7 @@ def loss_gradient_words(word, lse, dloss, KIND: tl.constexpr, ASSEMBLY: tl.const
         dx = tl.exp2((word.to(tl.float32, bitcast=True) - lse) * LOG2_E) * dloss
         words = dx.to(tl.int32, bitcast=True)
     else:
-        first = tl.exp2((_low(word, KIND) - lse) * LOG2_E) * dloss
-        second = tl.exp2((_high(word, KIND) - lse) * LOG2_E) * dloss
-        words = _pair(first, second, KIND, ASSEMBLY)
+        first = tl.exp2((low_half(word, KIND) - lse) * LOG2_E) * dloss
+        second = tl.exp2((high_half(word, KIND) - lse) * LOG2_E) * dloss
+        words = join_halves(first, second, KIND, ASSEMBLY)
     return words

@@ -158,7 +158,7 @@ def test_few_backward_rows_are_cut_into_columns() -> None:
     first, second = plan(Problem("rmsnorm-backward", 16, 7168)).launches
     assert (first.function, second.function) == ("gradient_sums", "gradient_columns")
     assert first.grid[0] > H200.sm_count
-    assert second.grid == (112, 1, 1)
+    assert second.grid == (224, 1, 1)  # 32 columns each
     assert second.constants["FINAL"] is True
 
 
@@ -226,3 +226,33 @@ def test_a_rounded_sum_may_move_a_rows_scale_less_the_longer_the_row() -> None:
     assert allowed == pytest.approx(expected, abs=1e-3)
     plain = FAMILY.tolerances(Problem("rmsnorm", 8, 64))["y"]
     assert plain.relative / unit == pytest.approx(1.01, abs=1e-3)
+
+
+def test_later_launches_start_early_where_the_device_can() -> None:
+    problem = Problem("rmsnorm-backward", 1792, 74864)
+    assert [s.overlaps for s in plan(problem).launches] == [False, True, True]
+    assert not any(s.overlaps for s in plan(problem, target="a100").launches)
+
+
+@pytest.mark.parametrize(
+    ("problem", "halves"),
+    [
+        (Problem("rmsnorm-backward", 4096, 2880), 2),
+        (Problem("rmsnorm-backward", 4096, 1803, "float16"), 2),
+        (Problem("rmsnorm-backward", 4096, 1803, "float32"), 1),
+        (Problem("rmsnorm-backward", 4096, 1803, row_stride=1804), 1),  # dx lies otherwise than x
+    ],
+    ids=str,
+)
+def test_half_precision_is_held_in_pairs_where_it_is_read_in_vectors(
+    problem: Problem, halves: int
+) -> None:
+    (step,) = (s for s in plan(problem).launches if s.function == "gradient_rows")
+    assert number(step, "HALVES") == halves
+
+
+def test_small_problems_write_few_partial_sums() -> None:
+    """As many as there are multiprocessors: more cost more than they save."""
+    main, last = plan(Problem("rmsnorm-backward", 512, 4096)).launches
+    assert (main.function, last.function) == ("gradient_rows", "sum_partials")
+    assert number(main, "GROUPS") == H200.sm_count
