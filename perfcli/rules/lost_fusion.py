@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from perfcli import units
@@ -415,6 +416,8 @@ def _reason_between(comparison: Comparison, match: Match, more: bool) -> _Reason
     if back:
         by = f"by {', '.join(back)}"
         return _Reason(f"{changed}, {by}" if changed else by, options=back)
+    if more and _count_graphs(base, match.base) < _count_graphs(head, match.head):
+        return _broken_between(base, head)
     if head.dynamic and not base.dynamic:
         return _Reason("sizes are dynamic now", _STATIC)
     if more and any({s.first, s.second} <= set(match.head) for s in find_splits(head)):
@@ -434,6 +437,21 @@ def _reason_between(comparison: Comparison, match: Match, more: bool) -> _Reason
         versions = f"torch {base.environment.torch} → {head.environment.torch}"
         return _Reason(f"with {versions}", "compare the options of both releases")
     return _Reason("reason unknown", "look for what changed at this line of the model")
+
+
+def _count_graphs(run: Run, numbers: tuple[int, ...]) -> int:
+    return len({run.kernels[n].graph for n in numbers})
+
+
+def _broken_between(base: Run, head: Run) -> _Reason:
+    """Return that the kernels are in different graphs now, with the break if it is the only new
+    one."""
+    known = {place for places in base.break_places.values() for place in places}
+    new = [p for places in head.break_places.values() for p in places if p not in known]
+    where = f" at {PurePath(new[0].location).name}" if len(new) == 1 else ""
+    return _Reason(
+        f"since a graph break{where} lies between them", "remove the break (PC403 says why it is)"
+    )
 
 
 _CATS = {

@@ -12,6 +12,7 @@ from handmade_fusion import BLOCKS, POINTS, moving, passing, step, tensor
 
 from perfcli.diff.compare import compare
 from perfcli.model import (
+    BreakPlace,
     Buffer,
     ExternCall,
     Finding,
@@ -271,6 +272,22 @@ def test_one_kernel_that_became_two() -> None:
     assert finding.headline.startswith("one kernel became 2 kernels, which take ")
     assert finding.headline.endswith("fusion lost, by max_fusion_size")
     assert [dict(cure.options) for cure in finding.cures] == [{"max_fusion_size": 64}]
+
+
+def test_a_graph_break_between_two_kernels_is_the_reason() -> None:
+    base, head = sides()
+    comparison = compare(base, head)
+    first, second = comparison.head.kernels
+    broken = replace(
+        comparison.head,
+        kernels=(first, replace(second, graph="inference 1")),
+        variant=base.variant,
+        graph_breaks={"called graph_break": 1},
+        break_places={"called graph_break": (BreakPlace("/home/me/model.py:9"),)},
+    )
+    (finding,) = RULE.of_comparison(replace(comparison, head=broken))
+    reason = "fusion lost, since a graph break at model.py:9 lies between them"
+    assert finding.headline.endswith(reason)
 
 
 def test_two_kernels_that_became_one_for_the_better_are_none() -> None:
