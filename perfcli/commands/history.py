@@ -52,7 +52,7 @@ def history(
         str | None, typer.Option(metavar="TEXT", help="Kernel groups with this in their names.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="COMMIT", help="Only from this commit on.")
+        str | None, typer.Option(metavar="REV", help="Only from this commit, branch or tag on.")
     ] = None,
     last: Annotated[
         int | None,

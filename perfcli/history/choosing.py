@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.history import History, find_subjects
 from perfcli.history.series import Series, choose_deciding, make_series, order
 from perfcli.names import suggestion
+from perfcli.workflow.revision import find_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Choice:
     kernel: str = ""
     """A part of a kernel group's name."""
     since: str = ""
-    """The beginning of a commit: points before it are left out."""
+    """The beginning of a commit's name, or a revision of the repository of the current folder:
+    points before it are left out."""
     last: int | None = None
     """Points of each subject, at most."""
 
@@ -38,6 +40,7 @@ def choose_subjects(history: History, choice: Choice) -> list[tuple[Subject, lis
     found = list(find_subjects(history.entries()).values())
     if not found:
         raise PerfcliError(f"the history in {history.home.where} has no entry yet")
+    choice = replace(choice, since=_find_since(history, choice.since))
     chosen = [
         (subject, kept)
         for subject, entries in found
@@ -49,7 +52,41 @@ def choose_subjects(history: History, choice: Choice) -> list[tuple[Subject, lis
     for typed in choice.scenarios:
         if not any(_matches(typed, name) for name in known):
             raise PerfcliError(f"no history of {typed!r}: {suggestion(typed, sorted(known))}")
-    raise PerfcliError("the history has nothing of that target, label, branch or commit")
+    for option, value, names in (
+        ("target", choice.target, {subject.where for subject, _ in found}),
+        ("label", choice.label or "", {subject.label for subject, _ in found}),
+        ("branch", choice.branch, {e.entry.commit.branch for _, all_ in found for e in all_}),
+    ):
+        if value and value not in names:
+            near = suggestion(value, names - {""})
+            raise PerfcliError(f"the history has nothing of --{option} {value}: {near}")
+    asked = {
+        "--target": choice.target,
+        "--label": choice.label or "",
+        "--branch": choice.branch,
+        "--since": choice.since[:12],
+    }
+    words = [*choice.scenarios, *(f"{option} {value}" for option, value in asked.items() if value)]
+    raise PerfcliError(f"the history has no entry of all of this together: {', '.join(words)}")
+
+
+def _find_since(history: History, typed: str) -> str:
+    """Return the commit from which on entries are meant: of the history, or as git resolves it.
+
+    Raises PerfcliError where the history has no entry of it.
+    """
+    known = {each.entry.commit.id for each in history.entries()}
+    if not typed or any(name.startswith(typed) for name in known):
+        return typed
+    try:
+        _, commit = find_commit(typed, Path.cwd())
+    except PerfcliError as error:
+        raise PerfcliError(
+            f"--since {typed}: no commit of the history begins so, and {error}"
+        ) from error
+    if commit not in known:
+        raise PerfcliError(f"--since {typed}: the history has no entry of commit {commit[:12]}")
+    return commit
 
 
 def _is_meant(subject: Subject, choice: Choice) -> bool:
@@ -75,26 +112,44 @@ def _choose_entries(entries: Sequence[Stored], choice: Choice) -> list[Stored]:
     return listed[-choice.last :] if choice.last else listed
 
 
-def choose_series(entries: Sequence[Stored], choice: Choice) -> list[Series]:
-    """Return the series that are meant: those that judge where no metric and no kernel is named.
+def choose_series(
+    subjects: Sequence[tuple[Subject, list[Stored]]], choice: Choice
+) -> list[tuple[Subject, list[Stored], list[Series]]]:
+    """Return each subject's series that are meant: those that judge where no metric and no kernel
+    is named. A subject that has none of a named one is left out.
 
-    Raises PerfcliError where there is none of that name.
+    Raises PerfcliError where no subject has one of that name.
     """
-    named = bool(choice.kernel)
-    made = make_series(entries, kernels=named, metrics=choice.metrics)
+    found = [(*each, _choose_of_one(each[1], choice)) for each in subjects]
+    if not choice.metrics and not choice.kernel:
+        return found
+    for metric in choice.metrics:
+        if not any(each.metric == metric for *_, chosen in found for each in chosen):
+            known = {each.metric for each in _list_all(subjects, bool(choice.kernel))}
+            if metric not in known:
+                raise PerfcliError(f"no series of {metric!r}: {suggestion(metric, known)}")
+    found = [each for each in found if each[2]]
+    if not found:
+        groups = {each.kernel for each in _list_all(subjects, True) if each.kernel}
+        if not any(choice.kernel in name for name in groups):
+            near = suggestion(choice.kernel, groups)
+            raise PerfcliError(f"no series of kernel {choice.kernel!r}: {near}")
+        of = f" of kernel {choice.kernel!r}" if choice.kernel else ""
+        raise PerfcliError(f"no series of {', '.join(choice.metrics)}{of}")
+    return found
+
+
+def _choose_of_one(entries: Sequence[Stored], choice: Choice) -> list[Series]:
+    made = make_series(entries, kernels=bool(choice.kernel), metrics=choice.metrics)
     if not choice.metrics and not choice.kernel:
         return choose_deciding(made)
-    for metric in choice.metrics:
-        if not any(each.metric == metric for each in made):
-            known = sorted({each.metric for each in make_series(entries, kernels=named)})
-            raise PerfcliError(f"no series of {metric!r}: {suggestion(metric, known)}")
-    found = [
+    return [
         each
         for each in made
         if (choice.kernel in each.kernel if choice.kernel else not each.kernel)
     ]
-    if not found:
-        groups = {each.kernel for each in make_series(entries, kernels=True) if each.kernel}
-        kernels = units.plural(len(groups), "kernel group")
-        raise PerfcliError(f"no series of kernel {choice.kernel!r}, of {kernels}")
-    return found
+
+
+def _list_all(subjects: Sequence[tuple[Subject, list[Stored]]], kernels: bool) -> Iterator[Series]:
+    for _, entries in subjects:
+        yield from make_series(entries, kernels=kernels)

@@ -124,7 +124,7 @@ def _describe_series(
         unit=_unit(series),
         points=points,
         changes=[DrawnChange(c.index, c.before, c.after, c.is_worse) for c in drawing.changes],
-        word=view.WORDS[held.verdict] if held else "",
+        word=view.write_verdict(held) if held else "",
         look=LOOKS[held.verdict] if held else "",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from perfcli import units
@@ -19,22 +20,23 @@ def draw(series: Series, changes: Sequence[Turning], width: int, *, plain: bool)
     each change. ``plain``: only ASCII."""
     values = series.values
     low, high = min(values), max(values)
-    labels = [series.write(high), series.write(low)]
-    margin = max(map(len, labels)) + 1
+    flat = math.isclose(low, high, rel_tol=1e-9)
+    labels = {ROWS // 2: series.write(high)}
+    if not flat:
+        labels = {0: series.write(high), ROWS - 1: series.write(low)}
+    margin = max(map(len, labels.values())) + 1
     columns = max(width - margin - 1, 20)
     across, down = (1, 1) if plain else (2, 4)
     places = _place(len(values), columns * across)
-    span = (high - low) or 1.0
     rows = ROWS * down
     dots = {
-        (round((high - value) / span * (rows - 1)) if high > low else rows // 2, place)
+        (rows // 2 if flat else round((high - value) / (high - low) * (rows - 1)), place)
         for place, value in zip(places, values, strict=True)
     }
     lines = _plain_lines(dots, columns) if plain else _braille_lines(dots, columns)
     found = []
     for number, line in enumerate(lines):
-        label = labels[0] if number == 0 else labels[1] if number == len(lines) - 1 else ""
-        found.append(f"{label:>{margin}}{'|' if plain else '┤'}{line}".rstrip())
+        found.append(f"{labels.get(number, ''):>{margin}}{'|' if plain else '┤'}{line}".rstrip())
     marks = [" "] * columns
     for each in changes:
         marks[min(places[each.index] // across, columns - 1)] = "^" if plain else "▲"
@@ -42,15 +44,14 @@ def draw(series: Series, changes: Sequence[Turning], width: int, *, plain: bool)
     found.append(" " * margin + edge)
     found.append((" " * (margin + 1) + "".join(marks)).rstrip())
     first, last = (units.printable(_name(series, index)) for index in (0, -1))
+    if len(values) == 1:
+        return [*found, " " * (margin + 1) + first]
     found.append(" " * (margin + 1) + f"{first}{last:>{max(columns - len(first), len(last) + 1)}}")
     return found
 
 
 def _place(count: int, columns: int) -> list[int]:
-    """Return the column of each point, the first on the left."""
-    if count <= columns and count > 1:
-        stride = min((columns - 1) / (count - 1), 4)
-        return [round(index * stride) for index in range(count)]
+    """Return the column of each point, the first on the left and the last on the right."""
     return [index * (columns - 1) // max(count - 1, 1) for index in range(count)]
 
 

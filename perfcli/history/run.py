@@ -54,7 +54,7 @@ class Found:
 def run(action: str, asked: Asked) -> int:
     """Do what was asked for and return the exit code. Raises PerfcliError."""
     if action not in _ACTIONS:
-        raise PerfcliError(f"history {action}: {', '.join(_ACTIONS)} is expected")
+        raise PerfcliError(f"history {action}: one of {', '.join(_ACTIONS)} is expected")
     documents.check(asked.wanted)
     return _ACTIONS[action](asked, Notes(asked.quiet))
 
@@ -111,8 +111,7 @@ def _merge(asked: Asked, notes: Notes) -> int:
 
 
 def _find(history: History, choice: Choice) -> Iterator[Found]:
-    for subject, entries in choose_subjects(history, choice):
-        chosen = choose_series(entries, choice)
+    for subject, entries, chosen in choose_series(choose_subjects(history, choice), choice):
         yield Found(subject, entries, [(each, find_changes(each)) for each in chosen])
 
 
@@ -123,6 +122,9 @@ def _show(asked: Asked, notes: Notes) -> int:
     found = list(_find(history, choice))
     details = list(_look_behind_all(history, found)) if detailed else []
     _write(asked, found, {"changes": [_plain_change(*each) for each in details]})
+    if asked.quiet:
+        _print(asked, view.sum_up([one for each in found for one in each.series]))
+        return 0
     for number, each in enumerate(found):
         _print(asked, "" if number else None, view.title_subject(each.subject, each.entries))
         rows = [view.describe_row(series, changes) for series, changes in each.series]
@@ -189,7 +191,7 @@ def _check(asked: Asked, notes: Notes) -> int:
             continue
         _print(asked, view.title_subject(each.subject, each.entries))
         for one in held[each.subject.key]:
-            _print(asked, *view.describe_held(one))
+            _print(asked, *view.describe_held(one, asked.limit))
     return code
 
 

@@ -125,13 +125,29 @@ def _find_last(steps: Sequence[Series], kind: str) -> Series | None:
 
 
 def find_clocks_going_back(entries: Sequence[Stored]) -> Iterator[str]:
-    """Yield a line where the times of entries contradict their order, which does not follow
-    them."""
-    ordered = order(entries)
-    for before, after in pairwise(ordered):
-        if before.added and after.added < before.added and after.sequence > before.sequence:
+    """Yield a line where times contradict the order of entries, which does not follow them: those
+    of additions, and of each subject those of commits and of runs."""
+    subjects: dict[bytes, list[Stored]] = {}
+    for each in entries:
+        subjects.setdefault(each.entry.subject.key, []).append(each)
+    pairs = list(pairwise(order(entries)))
+    own = [pair for listed in subjects.values() for pair in pairwise(order(listed))]
+    later = [(old.added, new.added) for old, new in pairs if new.sequence > old.sequence]
+    later += [
+        (old.entry.created, new.entry.created) for old, new in own if new.sequence > old.sequence
+    ]
+    # Of two branches the longer one may be the older one: that is no clock.
+    later += [
+        (old.entry.commit.time, new.entry.commit.time)
+        for old, new in own
+        if old.entry.commit.depth
+        and new.entry.commit.depth
+        and old.entry.commit.branch == new.entry.commit.branch
+    ]
+    for before, after in later:
+        if before and after and after[:19] < before[:19]:
             yield (
-                f"the clock went back between {before.added[:19]} and {after.added[:19]}: points "
+                f"the clock went back between {before[:19]} and {after[:19]}: points "
                 "are in the order of commits, or of additions, whatever the clock said"
             )
             return

@@ -163,7 +163,7 @@ def _describe_row(
         name=subject.scenario,
         details=details,
         link=link,
-        word=view.WORDS[held.verdict],
+        word=view.write_verdict(held),
         look=LOOKS[held.verdict],
         series=series.name,
         course=_draw_course(series.values),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from perfcli import units
+from perfcli.console import table
 from perfcli.frames.table import Column, Table
 from perfcli.history.changes import Held, Turning
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.series import Sample, Series
+from perfcli.names import shorten
 
 if TYPE_CHECKING:
     from perfcli.history.behind import Behind
@@ -21,7 +24,19 @@ def describe_row(series: Series, changes: Sequence[Turning]) -> list[str]:
     """Return the cells of one series."""
     latest = f"{len(changes)}, {describe_change(changes[-1])}" if changes else "none"
     last = series.write(series.values[-1])
-    return [series.name, units.count(len(series.samples)), last, latest]
+    return [shorten(series.name, table.PADDED), units.count(len(series.samples)), last, latest]
+
+
+def sum_up(series: Sequence[tuple[Series, Sequence[Turning]]]) -> str:
+    """Return one line about several series."""
+    subjects = {each.subject.key for each, _ in series}
+    changes = [change for _, changes in series for change in changes]
+    counted = units.plural(len(changes), "change point") if changes else "no change point"
+    if changes:
+        last = max(changes, key=lambda each: each.first.stored.sequence)
+        counted += f", the last of {last.series.name}: {describe_change(last)}"
+    number = units.plural(len(series), "series", "series")
+    return f"{number} of {units.plural(len(subjects), 'scenario')}: {counted}"
 
 
 def describe_change(change: Turning) -> str:
@@ -71,14 +86,35 @@ def _list(word: str, lines: Sequence[str]) -> Iterator[str]:
 WORDS = {"worse": "WORSE", "same": "SAME", "better": "BETTER", "unsure": "UNSURE"}
 
 
-def describe_held(held: Held) -> Iterator[str]:
-    """Yield how the end of a series stands, with what led there if it is worse."""
+def write_verdict(held: Held) -> str:
+    """Return how the end of a series stands, in a word: what is worse within the limit passes, and
+    is not called the same."""
+    word = WORDS[held.verdict]
+    return "PASS" if held.verdict == "same" and _is_apart(held) else word
+
+
+def _is_apart(held: Held) -> bool:
+    """Return whether the end of a series is known to differ from its best."""
+    if held.ratio is None:
+        return held.last != held.best
+    if held.series.is_exact:
+        return not math.isclose(held.ratio, 1, rel_tol=1e-9)
+    return not (held.low or 0) <= 1 <= (held.high or 0)
+
+
+def describe_held(held: Held, limit: float) -> Iterator[str]:
+    """Yield how the end of a series stands, with what led there if it is worse. ``limit``: in
+    percent."""
     series = held.series
-    first = f"{WORDS[held.verdict]:<6}  {series.name}"
+    first = f"{write_verdict(held):<6}  {series.name}"
     if held.verdict == "unsure":
         yield f"{first}: {held.why}"
         return
-    yield f"{first}: {write_ratio(held)} to its best"
+    if series.is_exact and not _is_apart(held):
+        yield f"{first}: the same as at its best"
+        return
+    within = f", within the limit of {limit:g} %" if write_verdict(held) == "PASS" else ""
+    yield f"{first}: {write_ratio(held)} to its best{within}"
     if held.verdict != "worse":
         return
     begins, ends = (series.samples[index].stored for index in (held.begins, held.ends))
@@ -102,7 +138,8 @@ def write_ratio(held: Held) -> str:
 
 
 def title_subject(subject: Subject, entries: Sequence[Stored]) -> str:
-    since = f"{entries[0].when[:10]} to {entries[-1].when[:10]}"
+    days = sorted(each.when[:10] for each in entries)
+    since = f"{days[0]} to {days[-1]}"
     count = units.plural(len(entries), "entry", "entries")
     return units.printable(f"{subject} ({count}, {since})")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from perfcli import units
 from perfcli.model import Comparison, KernelFacts, KernelGroup
+from perfcli.names import shorten
 
 from .._rows.groups import list_changed, write_group
-from .._rows.kernels import shorten
 from .data import _kernel_id
 
 WIDTH, BOX, HEIGHT, GAP = 920.0, 370.0, 50.0, 14.0

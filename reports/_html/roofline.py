@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from perfcli import units
 from perfcli.model import Comparison, GroupTiming, KernelFacts, Target
+from perfcli.names import shorten
 
 from .._rows.groups import list_changed
-from .._rows.kernels import shorten
 from .data import _kernel_id
 from .scale import Plot, Scale
 

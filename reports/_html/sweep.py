@@ -236,12 +236,30 @@ def _draw_curves(variants: Sequence[Swept]) -> Iterator[_Drawing]:
             if x is not None and each.seconds:
                 lines.setdefault(_name_rest(each, name), []).append((x, each.seconds, each))
         drawn = {key: sorted(line, key=lambda p: p[0]) for key, line in lines.items()}
-        drawn = {key: line for key, line in drawn.items() if len(line) > 1}
+        drawn = _merge_equal({key: line for key, line in drawn.items() if len(line) > 1})
         if drawn:
             shown = dict(list(drawn.items())[:MOST_CURVES])
             yield _draw(
                 f"Time over {name}", name, "time", shown, len(drawn) - len(shown), units.seconds
             )
+
+
+def _merge_equal(
+    lines: Mapping[Hashable, list[tuple[float, float, Swept]]],
+) -> dict[Hashable, list[tuple[float, float, Swept]]]:
+    """Return each line once, with the names of all that would hide each other."""
+    names: dict[Hashable, list[str]] = {}
+    for name, line in lines.items():
+        names.setdefault(_look(line), []).append(str(name))
+    return {
+        same[0] if len(same) == 1 else f"{', '.join(same)} (equal)": lines[same[0]]
+        for same in names.values()
+    }
+
+
+def _look(line: Sequence[tuple[float, float, Swept]]) -> Hashable:
+    """Return what can be told apart of a line in a drawing."""
+    return tuple((x, f"{y:.3g}") for x, y, _ in line)
 
 
 def _name_rest(variant: Swept, name: str) -> str:

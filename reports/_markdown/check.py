@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Comparison, FindingResult, Judged, Origin, Run
+from perfcli.names import shorten
 
 from .._rows.judgement import (
     STATES,
@@ -18,7 +19,7 @@ from .._rows.judgement import (
     write_limit,
     write_provenance,
 )
-from .._rows.kernels import choose_columns, shorten, write_kernel
+from .._rows.kernels import choose_columns, write_kernel
 from .._rows.places import parse_place
 from .._rows.step import list_step_lines
 from .._rows.totals import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfcli.model import Comparison
+from perfcli.names import shorten
 
 from .._rows.findings import FindingRow, count_on_both_sides, list_gone, list_new
 from .._rows.groups import (
@@ -14,7 +15,7 @@ from .._rows.groups import (
     list_changed,
     write_group,
 )
-from .._rows.kernels import Column, KernelRow, choose_columns, shorten
+from .._rows.kernels import Column, KernelRow, choose_columns
 from .._rows.step import list_step_changes
 from .._rows.timing import (
     ESTIMATED_COLUMNS,

@@ -21,13 +21,16 @@ _SPECIAL = re.compile(
 _INTERVAL = re.compile(r"\[[+\-−]?[\d.,]+(?: %)?, [+\-−]?[\d.,]+(?: %)?\]")
 # <1: no tag begins with a digit.
 _LESS = re.compile(r"<\d+(?:\.\d+)?[.,;:)%]*")
+# `f(a, b)`: code already, which may have spaces.
+_CODE = "`[^`]+`"
 _LEAD = "(\"'"
 _TRAIL = ".,;:)\"'%"
 
 
 def _quote_prose(text: str) -> str:
     """Return a sentence in one line; words that look like code are written as code."""
-    words = re.findall(rf"{_INTERVAL.pattern}[{_TRAIL}]*(?!\S)|\S+", _join_line(text))
+    one = rf"{_INTERVAL.pattern}[{_TRAIL}]*|[{_LEAD}]*{_CODE}[{_TRAIL}]*"
+    words = re.findall(rf"(?:{one})(?!\S)|\S+", _join_line(text))
     return " ".join(map(_quote_word, words))
 
 
@@ -36,9 +39,18 @@ def _quote_word(word: str) -> str:
         return word
     body = word.lstrip(_LEAD)
     lead = word[: len(word) - len(body)]
-    bare = body.rstrip(_TRAIL)
+    bare = body
+    while bare and bare[-1] in _TRAIL and not _closes(bare):
+        bare = bare[:-1]
     bare, trail = (bare, body[len(bare) :]) if bare else (body, "")
+    if re.fullmatch(_CODE, bare) and bare.strip("` "):
+        bare = bare[1:-1]
     return f"{lead}{_quote_code(bare)}{trail}" if bare else _quote_code(word)
+
+
+def _closes(text: str) -> bool:
+    """Return whether a text ends with a parenthesis that it opens: ``f()``."""
+    return text[-1] == ")" and text.count("(") >= text.count(")")
 
 
 def _quote_code(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from perfcli import units
 from perfcli.model import Candidate, KernelFacts, TimeEstimate
+from perfcli.names import shorten
 
 Part = Literal["base", "head", "sum"]
 
@@ -224,14 +225,6 @@ def write_blocks(candidate: Candidate) -> str:
     not."""
     config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
     return f"{config} {candidate.error}".strip()
-
-
-def shorten(name: str, room: int) -> str:
-    """Return the name without its middle: the number at its end tells kernels apart."""
-    if len(name) <= room:
-        return name
-    keep = (room - 1) // 2
-    return f"{name[:keep]}…{name[-(room - 1 - keep) :]}"
 
 
 def shorten_names(text: str, names: Sequence[str], room: int, least: int) -> str:

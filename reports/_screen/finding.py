@@ -11,8 +11,9 @@ from rich.text import Text
 
 from perfcli import units
 from perfcli.model import Comparison, Finding, Run, Severity
+from perfcli.names import shorten
 
-from .._rows.kernels import shorten, write_share
+from .._rows.kernels import write_share
 from .cures import _list_cures, _list_said, write_own_cures
 from .kernel import shorten_location
 from .tables import Hanging

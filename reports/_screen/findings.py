@@ -11,8 +11,9 @@ from rich.text import Text
 
 from perfcli import units
 from perfcli.model import Comparison, Finding, KernelFacts, Proposal, Run
+from perfcli.names import shorten
 
-from .._rows.kernels import shorten, write_bounds, write_share
+from .._rows.kernels import write_bounds, write_share
 from .._rows.step import list_step_lines
 from .._rows.totals import explain_emptiness, write_question, write_variant
 from .cures import write_assignments

@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from perfcli import units
+from perfcli.names import shorten
 
-from .._rows.kernels import Column, shorten
+from .._rows.kernels import Column
 
 # A kernel's name needs this much; columns that leave it less are left out, the last ones first.
 LEAST_NAME = 30

@@ -9,8 +9,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from perfcli.model import Comparison, Run, TimeVerdict
+from perfcli.names import shorten
 
-from .._rows.kernels import shorten
 from .._rows.timing import (
     ESTIMATED_COLUMNS,
     TIME_TITLES,

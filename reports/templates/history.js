@@ -65,7 +65,8 @@
       this.svg.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
       const [first, last] = this.span();
       const shown = this.points.slice(first, last + 1);
-      const values = shown.map((p) => p[1]);
+      // With the intervals, where they are drawn.
+      const values = shown.flatMap((p) => p[3] !== undefined && shown.length < 200 ? p.slice(1, 4) : [p[1]]);
       let low = Math.min(...values), high = Math.max(...values);
       const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 1;
       this.low = low - pad;
@@ -88,7 +89,7 @@
       for (const index of this.thin(first, last)) {
         const [, value, from, to] = this.points[index];
         const x = this.x(index);
-        if (to !== undefined && shown.length < 200) make("line", this.svg, { class: "range", x1: x, x2: x, y1: Math.min(this.y(from), HEIGHT - BOTTOM), y2: Math.max(this.y(to), TOP) });
+        if (to !== undefined && shown.length < 200) make("line", this.svg, { class: "range", x1: x, x2: x, y1: this.y(from), y2: this.y(to) });
         make("circle", this.svg, { class: "point", cx: x, cy: this.y(value), r: shown.length > 400 ? 1.5 : 3 });
       }
       this.chosen = make("rect", this.svg, { class: "chosen", y: TOP, height: HEIGHT - TOP - BOTTOM, width: 0, x: 0 });

@@ -6,11 +6,16 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import chromium
 import pytest
+from handmade_history import series
+from msgspec import structs
+
+from perfcli.history.page import render_plots
 
 MORE_READS = "triton.mix_order_reduction_max_reads=1000"
 HOSTILE = "Fuse <script>alert(1)</script> \x1b[31m"
@@ -61,8 +66,24 @@ def test_check_fails_on_what_is_worse_and_passes_after_it(grown: Any) -> None:
     since = subprocess.check_output(["git", "rev-parse", "HEAD~1"], text=True).strip()
     found = grown("history", "check", "--since", since[:12])
     assert (found.code, "WORSE" in found.out) == (0, False)
-    assert grown("history", "check", "--since", "HEAD").code == 2  # no commit of that name
+    subprocess.run(["git", "tag", "release"], check=True)
+    for name in ("HEAD~1", "release~1"):
+        again = grown("history", "check", "--since", name)
+        assert (again.code, again.out) == (0, found.out)
+    assert grown("history", "check", "--since", "HEAD").code == 3  # one point
+    found = grown("history", "check", "--since", "nowhere")
+    assert found.code == 2
+    assert "--since nowhere: " in found.complaint
+    assert "has no revision 'nowhere'" in found.complaint
     assert grown("history", "check", "--last", "1").code == 3
+
+
+def test_a_quiet_listing_is_one_line(grown: Any) -> None:
+    found = grown("history", "show", "softmax", "-q", "--metric", "spilled_words")
+    assert re.fullmatch(
+        r"1 series of 1 scenario: 1 change point, the last of spilled words: 0 → 46 at \w{12} .*\n",
+        found.out,
+    )
 
 
 def test_one_table_as_csv_and_json(grown: Any) -> None:
@@ -137,7 +158,7 @@ def test_merge_takes_over_what_is_missing(grown: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["grow"], "add, show, plot, check, site, merge is expected"),
+        (["grow"], "one of add, show, plot, check, site, merge is expected"),
         (["show"], "there is no history in .perfcli/history: perfcli history add RUN begins one"),
         (["add"], "name stored runs"),
         (["add", "nowhere"], "no stored run 'nowhere'"),
@@ -200,4 +221,21 @@ def test_a_drawing_zooms_in_a_browser(grown: Callable[..., Any], browser: Any) -
     tip = tab.page.locator(".plot .tip").first.inner_text()
     assert "46" in tip
     assert tab.complaints == []
+    tab.page.close()
+
+
+def test_a_drawing_has_room_for_its_intervals(browser: Any, tmp_path: Path) -> None:
+    found = series([1.0, 1.001, 0.999])
+    wide = [
+        sample._replace(point=structs.replace(sample.point, low=0.5, high=1.5))
+        for sample in found.samples
+    ]
+    page = tmp_path / "plot.html"
+    page.write_text(render_plots([[(replace(found, samples=tuple(wide)), [])]]), encoding="utf-8")
+    tab = chromium.Tab(browser, page)
+    tab.page.wait_for_selector(".plot .point")
+    read = "(line) => ['y1', 'y2'].map((end) => +line.getAttribute(end))"
+    for low, high in tab.ask(f"[...document.querySelectorAll('.plot .range')].map({read})"):
+        assert 12 < high < low < 230
+        assert low - high == pytest.approx(218 / 1.16, rel=0.01)
     tab.page.close()

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import chromium
 import pandas
 import pytest
 from cli.conftest import Perfcli
@@ -164,6 +165,40 @@ def test_the_colours_of_the_heat_map_are_ratios_to_the_first_of_the_row() -> Non
         *(("heat-3", "1 ms", "1.00"), ("heat-0", "700 µs", "0.70"), ("heat-3", "1.02 ms", "1.02")),
         *(("heat-3", "2 ms", "1.00"), ("heat-5", "2.3 ms", "1.15"), ("", "", "")),
     ]
+
+
+def test_equal_curves_are_one_with_all_names() -> None:
+    seconds = {"a": 1.0, "b": 1.00001, "c": 1.1}
+    variants = tuple(
+        Swept("s", {"n": n}, {"o": way}, seconds=n * factor)
+        for way, factor in seconds.items()
+        for n in (1, 2)
+    )
+    page = registry.load_declared("reports", "sweep", SweepDocument).render(Sweep(variants))
+    keys = re.findall(r"<li class=.line-.*?</li>", page)
+    names = [re.sub(r"<[^>]*>", "", key) for key in keys if "o=" in key]
+    assert names[:2] == ["s o=a, s o=b (equal)", "s o=c"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Any:
+    yield from chromium.started()
+
+
+def test_long_names_of_options_wrap_in_the_heads_of_columns(browser: Any, tmp_path: Path) -> None:
+    long = "triton.coordinate_descent_search_radius_of_a_very_long_name"
+    variants = tuple(Swept("s", {}, {long: n}, seconds=1.0 + n) for n in range(4))
+    page = tmp_path / "sweep.html"
+    render = registry.load_declared("reports", "sweep", SweepDocument).render
+    page.write_text(render(Sweep(variants)), encoding="utf-8")
+    tab = chromium.Tab(browser, page)
+    overlapping = tab.ask(
+        """(() => { const heads = [...document.querySelectorAll(".heat thead th .name")];
+        const boxes = heads.map((head) => head.getBoundingClientRect());
+        return boxes.slice(1).filter((box, n) => box.left < boxes[n].right).length; })()"""
+    )
+    assert overlapping == 0
+    tab.page.close()
 
 
 def test_names_of_others_are_no_markup() -> None:

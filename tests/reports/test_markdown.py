@@ -123,6 +123,23 @@ def test_our_own_words_stay_words() -> None:
 # --- how much fits -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (
+            "at …/model.py:14 torch._dynamo.graph_break()",
+            "at …/model.py:14 `torch._dynamo.graph_break()`",
+        ),
+        ("it is `torch._dynamo.graph_break()`.", "it is `torch._dynamo.graph_break()`."),
+        ("(see `f(a, b)`)", "(see `f(a, b)`)"),
+        ("(in torch._dynamo)", "(in `torch._dynamo`)"),
+        ("a ` b `` c", "a <code>&#96;</code> b <code>&#96;&#96;</code> c"),
+    ],
+)
+def test_code_in_prose_is_whole_and_has_no_backticks_to_see(text: str, written: str) -> None:
+    assert prose(text) == written
+
+
 def many(groups: int, name: str = "triton_per_fused__to_copy_add_native_layer_norm") -> Comparison:
     """Each kernel moves more than the base's: none of them is the same."""
     base = [kernel(f"{name}_{n}", str(n)) for n in range(groups)]

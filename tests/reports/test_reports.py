@@ -179,7 +179,7 @@ def test_unchanged_kernels_take_one_line() -> None:
         run([kernel("a", "1"), kernel("b", "2")]), run([kernel("a", "1"), kernel("b", "2")])
     )
     text = shown(screen().comparison(same, PLACES))
-    assert text.startswith("SAME  all 2 kernels are identical\n")
+    assert text.startswith("SAME  both kernels are identical\n")
     assert "2 kernels did not change" in text
     assert "Kernels that changed" not in text
 

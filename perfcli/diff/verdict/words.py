@@ -242,7 +242,8 @@ def _say_identical(head: Run) -> str:
     number = len(head.kernels)
     if not number:
         return "nothing that was recorded differs"
-    return "the only kernel is identical" if number == 1 else f"all {number} kernels are identical"
+    few = {1: "the only kernel is identical", 2: "both kernels are identical"}
+    return few.get(number, f"all {number} kernels are identical")
 
 
 def _say_unknown(comparison: Comparison) -> str:

@@ -22,7 +22,7 @@ def test_identical_runs_are_the_same() -> None:
     kernels = [kernel("a", "mul"), kernel("b", "add")]
     comparison = compare(run(kernels), run(kernels, id="head"))
     assert comparison.outcome == "same"
-    assert comparison.reason == "all 2 kernels are identical"
+    assert comparison.reason == "both kernels are identical"
     assert all(c.outcome == "same" for c in comparison.totals)
 
 

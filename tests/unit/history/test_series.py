@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from handmade_history import BLOCK, entry, filled, listed, series
+from msgspec import structs
 
 from perfcli.errors import PerfcliError
+from perfcli.history import view
 from perfcli.history.changes import find_changes, hold
 from perfcli.history.choosing import Choice, choose_series, choose_subjects
 from perfcli.history.entry import Subject
@@ -42,6 +44,25 @@ def test_a_clock_that_went_back_is_told_once() -> None:
     (line,) = find_clocks_going_back(history.entries())
     assert "the clock went back" in line
     assert list(find_clocks_going_back(listed(entry(1), entry(2)))) == []
+
+
+def test_commits_and_runs_whose_clock_went_back_are_told() -> None:
+    first, second = entry(1, depth=1), entry(2, depth=2, created="2019-11-23T00:00:00Z")
+    (line,) = find_clocks_going_back(listed(first, second))
+    assert "between 2026-01-01T00:00:01 and 2019-11-23T00:00:00" in line
+    # An older commit that is measured later is no contradiction.
+    late = entry(1, depth=1, created="2026-06-01T00:00:00Z")
+    assert list(find_clocks_going_back(listed(entry(2, depth=2), late))) == []
+    dated = [
+        structs.replace(each, commit=structs.replace(each.commit, time=time))
+        for each, time in (
+            (first, "2026-01-02T00:00:00Z"),
+            (entry(2, depth=2), "2026-01-01T00:00:00Z"),
+        )
+    ]
+    (line,) = find_clocks_going_back(listed(*dated))
+    assert "between 2026-01-02T00:00:00 and 2026-01-01T00:00:00" in line
+    assert "2019-11-23 to 2026-01-01" in view.title_subject(BLOCK, listed(first, second))
 
 
 def test_kinds_controls_and_constants_are_never_mixed() -> None:
@@ -127,9 +148,21 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
     ((subject, entries),) = choose_subjects(history, Choice(scenarios=("model.py",)))
     assert (subject, len(entries)) == (BLOCK, 2)
     with pytest.raises(PerfcliError, match="spilled_words"):
-        choose_series(entries, Choice(metrics=("spilled",)))
-    with pytest.raises(PerfcliError, match="nothing of that target"):
+        choose_series([(subject, entries)], Choice(metrics=("spilled",)))
+    with pytest.raises(PerfcliError, match=r"nothing of --target a100: did you mean h100"):
         choose_subjects(history, Choice(target="a100"))
+    with pytest.raises(PerfcliError, match=r"nothing of --label slow: there are none"):
+        choose_subjects(history, Choice(target="h100", label="slow"))
+
+
+def test_a_kernel_of_one_subject_only_is_found() -> None:
+    other = structs.replace(BLOCK, target="a100")
+    history = filled(entry(1, kernel="forward 0 triton_x"), entry(1, subject=other))
+    subjects = choose_subjects(history, Choice())
+    ((subject, _, (found,)),) = choose_series(subjects, Choice(kernel="triton_x"))
+    assert (subject, found.kernel) == (BLOCK, "forward 0 triton_x")
+    with pytest.raises(PerfcliError, match=r"kernel 'forward 1 triton_x': did you mean forward 0"):
+        choose_series(subjects, Choice(kernel="forward 1 triton_x"))
 
 
 def test_since_and_last_leave_points_out() -> None:
@@ -139,6 +172,48 @@ def test_since_and_last_leave_points_out() -> None:
     assert [each.entry.commit.depth for each in entries] == [5, 6, 7, 8, 9, 10]
     ((_, entries),) = choose_subjects(history, replace(since, last=2))
     assert [each.entry.commit.depth for each in entries] == [9, 10]
+
+
+def test_few_points_reach_the_right_end_where_the_last_commit_stands() -> None:
+    plain = draw(series([1, 2, 9], "static", "kernels"), [], 60, plain=True)
+    assert plain[0].index("*") == len(plain[12]) - 1
+    assert plain[0].index("*") == len(plain[-1]) - 1
+
+
+def test_a_flat_series_has_its_value_once_beside_it() -> None:
+    plain = draw(series([7, 7, 7], "static", "kernels"), [], 60, plain=True)
+    (line,) = (each for each in plain[:12] if "7" in each)
+    assert line.lstrip().startswith("7|*")
+    alone = draw(series([7], "static", "kernels"), [], 60, plain=True)
+    assert alone[-1].split() == [f"{0:040x}"[:8], "2026-01-01"]
+
+
+@pytest.mark.parametrize(
+    ("values", "limit", "told"),
+    [
+        (
+            [1.0, 1.447],
+            50,
+            r"PASS    estimated time: +44.7 % to its best, within the limit of 50 %",
+        ),
+        ([1.0, 1.0], 2, "SAME    estimated time: the same as at its best"),
+        ([1.0, 1.447], 2, "WORSE   estimated time: +44.7 % to its best"),
+    ],
+)
+def test_what_is_within_the_limit_is_not_called_the_same(
+    values: list[float], limit: float, told: str
+) -> None:
+    held = hold(series(values, "estimated", "estimated_seconds"), limit / 100)
+    assert next(view.describe_held(held, limit)) == told
+
+
+def test_a_long_name_does_not_push_the_columns() -> None:
+    name = "forward 0 triton_per_fused_" + "native_layer_norm_" * 5 + "12"
+    (found,) = make_series(listed(entry(1, kernel=name)), kernels=True)
+    cell, *_ = view.describe_row(found, [])
+    assert len(cell) == 60
+    assert cell.startswith("spilled words of forward 0")
+    assert cell.endswith("_12")
 
 
 def test_the_drawing_is_plain_in_a_pipe_and_dots_elsewhere() -> None:
