@@ -186,7 +186,7 @@ def browser() -> Any:
 
 
 def test_long_names_of_options_wrap_in_the_heads_of_columns(browser: Any, tmp_path: Path) -> None:
-    long = "triton.coordinate_descent_search_radius_of_a_very_long_name"
+    long = "triton." + "coordinatedescent" * 4
     variants = tuple(Swept("s", {}, {long: n}, seconds=1.0 + n) for n in range(4))
     page = tmp_path / "sweep.html"
     render = registry.load_declared("reports", "sweep", SweepDocument).render
