@@ -27,14 +27,6 @@ def stem(kernel: str) -> str:
     return _NUMBER.sub("", kernel.partition("#")[0])
 
 
-def shorten(name: str, room: int) -> str:
-    """Return the name without its middle: the number at its end tells kernels apart."""
-    if len(name) <= room:
-        return name
-    keep = (room - 1) // 2
-    return f"{name[:keep]}…{name[-(room - 1 - keep) :]}"
-
-
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return what to say after "unknown …": the nearest of the known names, or all where few
     exist."""

@@ -230,6 +230,14 @@ def _python_lines(options: Mapping[str, object], patched: Collection[str]) -> It
 # --- foreign text ----------------------------------------------------------------------------
 
 
+def shorten(name: str, room: int) -> str:
+    """Return the name without its middle: the number at its end tells kernels apart."""
+    if len(name) <= room:
+        return name
+    keep = (room - 1) // 2
+    return f"{name[:keep]}…{name[-(room - 1 - keep) :]}"
+
+
 def printable(text: str) -> str:
     """Return the text with control characters (terminal escapes, carriage returns) and invisible
     ones as ``�``: names and sources come from users' models."""

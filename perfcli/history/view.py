@@ -12,7 +12,7 @@ from perfcli.frames.table import Column, Table
 from perfcli.history.changes import Held, Turning
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.series import Sample, Series
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 if TYPE_CHECKING:
     from perfcli.history.behind import Behind

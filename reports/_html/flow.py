@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfcli import units
 from perfcli.model import Comparison, KernelFacts, KernelGroup
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 from .._rows.groups import list_changed, write_group
 from .data import _kernel_id

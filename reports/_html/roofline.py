@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfcli import units
 from perfcli.model import Comparison, GroupTiming, KernelFacts, Target
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 from .._rows.groups import list_changed
 from .data import _kernel_id

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perfcli import units
 from perfcli.model import Comparison, TimeChange, Timing
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 from .._rows.timing import order_by_change, write_kernel_time
 from .data import _kernel_id

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Comparison, FindingResult, Judged, Origin, Run
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 from .._rows.judgement import (
     STATES,

@@ -10,7 +10,7 @@ from typing import Literal
 
 from perfcli import units
 from perfcli.model import Candidate, KernelFacts, TimeEstimate
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 Part = Literal["base", "head", "sum"]
 

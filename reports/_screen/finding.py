@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perfcli import units
 from perfcli.model import Comparison, Finding, Run, Severity
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 from .._rows.kernels import write_share
 from .cures import _list_cures, _list_said, write_own_cures

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perfcli import units
 from perfcli.model import Comparison, Finding, KernelFacts, Proposal, Run
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 from .._rows.kernels import write_bounds, write_share
 from .._rows.step import list_step_lines

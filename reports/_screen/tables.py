@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfcli import units
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 from .._rows.kernels import Column
 

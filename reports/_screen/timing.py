@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from perfcli.model import Comparison, Run, TimeVerdict
-from perfcli.names import shorten
+from perfcli.units import shorten
 
 from .._rows.timing import (
     ESTIMATED_COLUMNS,
