@@ -19,6 +19,8 @@ from perfcli.storing.whole import write_whole
 from perfcli.workflow.fingerprint import list_edited
 
 FOLDER = store.FOLDER.parent / "bisect"
+_UNNAMED = "of-"
+"""How the ids of searches begin that the same command finds again by itself."""
 KIND, FORMAT = "bisect-state", 2
 
 MOST_DIFFERENCES = 3
@@ -110,7 +112,7 @@ def find_or_begin(about: Identity) -> Record:
     """Return the record of all searches of this identity that nobody named, or a new one. One that
     can't be read, or is about sources that were edited since, is begun anew."""
     text = json.dumps(dict(about), sort_keys=True)
-    name = f"of-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    name = f"{_UNNAMED}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     try:
         return _resume(name, about)
     except PerfcliError:
@@ -120,7 +122,8 @@ def find_or_begin(about: Identity) -> Record:
 def _stored() -> str:
     names: list[str] = []
     with suppress(OSError):
-        names = sorted(path.stem for path in FOLDER.glob("*.json"))
+        stems = (path.stem for path in FOLDER.glob("*.json"))
+        names = sorted(stem for stem in stems if not stem.startswith(_UNNAMED))
     return f"there are {', '.join(names[-5:])}" if names else f"there are none in {FOLDER}"
 
 

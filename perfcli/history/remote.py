@@ -8,8 +8,11 @@ from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.history.homes import need
+from perfcli.names import suggestion
 
 INSTALL = "fsspec s3fs"
+PROTOCOLS = "s3, gs, abfs, sftp, postgresql, sqlite, or another one that fsspec knows"
+"""fsspec knows more than fifty."""
 
 
 class RemoteHome:
@@ -20,10 +23,16 @@ class RemoteHome:
         self.where = url.rstrip("/")
         # Others write as well: what was listed once is no answer the next time.
         options = {"use_listings_cache": False}
+        scheme = self.where.partition("://")[0]
+        if scheme not in (known := fsspec.available_protocols()):
+            near = suggestion(scheme, known)
+            near = near if near.startswith("did") else f"use {PROTOCOLS}"
+            raise PerfcliError(f"{self.where}: there is no protocol {scheme}: {near}")
         try:
             self._files, self._root = fsspec.core.url_to_fs(self.where, **options)
         except (ImportError, ValueError) as error:
-            raise PerfcliError(f"{self.where}: {error}; pip install {INSTALL}") from error
+            hint = f"; pip install {INSTALL}" if scheme in ("s3", "s3a") else ""
+            raise PerfcliError(f"{self.where}: {error}{hint}") from error
 
     def list(self, folder: str) -> set[str]:
         try:

@@ -42,12 +42,15 @@ def summarize(sweep: Sweep) -> str:
 def _show_errors(sweep: Sweep) -> list[Text]:
     from rich.text import Text
 
-    errors: dict[str, int] = {}
+    errors: dict[str, list[Swept]] = {}
     for each in sweep.failed:
-        errors[each.error] = errors.get(each.error, 0) + 1
+        errors.setdefault(each.error, []).append(each)
     lines = [Text()] if errors else []
-    for error, times in list(errors.items())[:MOST_ERRORS]:
-        lines.append(Text(units.printable(f"{units.plural(times, 'variant')}: {error}"), "red"))
+    axes = _list_axes(sweep.variants)
+    for error, failed in list(errors.items())[:MOST_ERRORS]:
+        named = " ".join(f"{title}={read(failed[0])}" for title, read in axes if read(failed[0]))
+        several = f"{len(failed)} variants, the first " if len(failed) > 1 else ""
+        lines.append(Text(units.printable(f"{several}{named}: {error}"), "red"))
     if len(errors) > MOST_ERRORS:
         lines.append(Text(f"and {len(errors) - MOST_ERRORS} other errors (--json has them all)"))
     return lines

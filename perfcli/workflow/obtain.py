@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfcli import units
 from perfcli.blobs import unpack
 from perfcli.console.notes import LiveDisplay, Notes
 from perfcli.console.tally import watch
@@ -324,12 +325,26 @@ def tell_estimator(run: Run, notes: Notes) -> None:
 
 
 def _describe_kept(stored: Sequence[Obtained]) -> str:
-    """Return ``default is stored as .perfcli/runs/….json``, of each; their number where they are
-    many."""
-    kept = [f"{made.run.variant.name} is stored as {made.path}" for made in stored if made.path]
+    """Return ``default is stored as .perfcli/runs/….json``, of each, with what tells apart those
+    of one name; their number where they are many."""
+    kept = [made for made in stored if made.path]
     if len(kept) > _MOST_NAMED:
         return f"{len(kept)} runs are stored in {store.FOLDER}"
-    return "; ".join(kept) or "nothing was finished"
+    names = [made.run.variant.name for made in kept]
+    if len(set(names)) < len(names):
+        facts = [_list_facts(made.run) for made in kept]
+        same = set.intersection(*map(set, facts))
+        names = [
+            " ".join([name, *(fact for fact in each if fact not in same)])
+            for name, each in zip(names, facts, strict=True)
+        ]
+    told = (f"{name} is stored as {made.path}" for name, made in zip(names, kept, strict=True))
+    return "; ".join(told) or "nothing was finished"
+
+
+def _list_facts(run: Run) -> list[str]:
+    params = (f"{name}={units.setting(value)}" for name, value in run.params.items())
+    return [run.scenario, *params, run.target.name if run.target else run.device]
 
 
 _MOST_NAMED = 4

@@ -159,8 +159,8 @@ def check_tracked(file: Path, name: str, root: Path, commit: str) -> None:
         return
     known = run_git(root, ("ls-files", "--error-unmatch", "--", path)).returncode == 0
     why = "it came later, or had another path then" if known else "git does not track it"
-    why = why if file.exists() else "nor is it here now"
-    raise PerfcliError(f"there is no {path} in revision {name}: {why}")
+    told = f": {why}" if file.exists() else ", and none here now"
+    raise PerfcliError(f"there is no {path} in revision {name}{told}")
 
 
 def describe_commit(name: str, folder: Path) -> str:

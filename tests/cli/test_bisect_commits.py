@@ -296,6 +296,7 @@ def test_interpreters(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, tmp_pat
         (("main~1", "main", "late.py:block"), "there is no late.py in revision"),
         (("main~1", "main", "model.py:block@main"), "leave out @main"),
         (("main~1", "main", "softmax"), "softmax comes with perfcli and has no commits of yours"),
+        (("main~1", "main", "softmx"), "no scenario 'softmx': did you mean softmax?"),
         (("main~2", "main~1", "main", "model.py:block"), "two revisions are expected"),
         (("main~1", "main", "model.py:block", "-m", "beauty"), "no metric 'beauty'"),
         (("main~1", "main", "model.py:block", "-m", "time"), "time is measured on a device"),

@@ -297,6 +297,16 @@ def test_an_interrupted_search_is_kept(perfcli: Any, monkeypatch: pytest.MonkeyP
     assert perfcli(*asked, "--resume", path.stem).code == 0
 
 
+def test_only_searches_that_can_be_resumed_are_named(perfcli: Any) -> None:
+    folder = Path(".perfcli/bisect")
+    folder.mkdir(parents=True)
+    for name in ("of-0123456789abcdef", "261123-000000-aaaa"):
+        (folder / f"{name}.json").touch()
+    asked = ("bisect-config", "softmax", "-m", "loads", *bad(f"{MAX_READS}=1000"))
+    told = perfcli(*asked, "--resume", "zz").complaint
+    assert told == "perfcli: no stored search 'zz': there are 261123-000000-aaaa"
+
+
 def test_a_search_of_something_else_is_not_resumed(perfcli: Any) -> None:
     perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"))
     (path,) = stored()

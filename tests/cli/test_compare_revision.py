@@ -106,7 +106,7 @@ def test_two_revisions_and_a_stored_run(perfcli: Any, revisions: tuple[str, str]
         ("model.py:block@", "a git revision stands behind the @, model.py:block@HEAD~1"),
         ("late.py:block@HEAD~1", "no late.py in revision HEAD~1: it came later, or had another"),
         ("new.py:block@HEAD", "no new.py in revision HEAD: git does not track it"),
-        ("gone.py:block@HEAD", "no gone.py in revision HEAD: nor is it here now"),
+        ("gone.py:block@HEAD", "no gone.py in revision HEAD, and none here now"),
         ("../outside.py:block@HEAD", "is in no repository"),
         ("softmax@HEAD", "softmax has no git revisions"),
     ],

@@ -166,7 +166,7 @@ def test_merge_takes_over_what_is_missing(grown: Any) -> None:
         (["add", "broken.json"], "is not JSON"),
         (["add", "empty.json"], "lacks what this version writes"),
         (["merge"], "name one history"),
-        (["show", "--history", "nosuch://x"], "pip install fsspec s3fs"),
+        (["show", "--history", "nosuch://x"], "there is no protocol nosuch: use s3"),
     ],
 )
 def test_mistakes_are_one_line(perfcli: Any, words: list[str], told: str) -> None:

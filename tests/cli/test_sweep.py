@@ -52,7 +52,8 @@ def test_an_error_of_one_variant_does_not_end_the_sweep(
     result = perfcli("sweep", "softmax", *LISTS)
     assert (result.code, result.err) == (3, "")
     assert result.out.splitlines()[0] == "6 variants: 2 compiled, 4 failed"
-    assert "4 variants: Inductor could not compile forward 0 of softmax" in result.out
+    first = "4 variants, the first columns=1024 max_autotune=true: Inductor could not compile"
+    assert f"{first} forward 0 of softmax" in " ".join(result.out.split())
     assert [bool(v["error"]) for v in read()] == [False, True, True] * 2
     monkeypatch.setenv("PERFCLI_FAKE", "weighed")
     assert perfcli("sweep", "softmax", *LISTS, "-q").out == (
@@ -66,6 +67,14 @@ def test_ctrl_c_keeps_what_is_finished(perfcli: Perfcli, monkeypatch: pytest.Mon
     assert (result.code, result.complaint) == (
         *(130, "perfcli: interrupted; 5 runs are stored in .perfcli/runs"),
     )
+
+
+def test_runs_of_one_name_are_told_apart(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "interrupt:2")
+    told = perfcli("sweep", "softmax", "-p", "columns=1024,2048,4096").complaint
+    first, second = (f"default columns={n} is stored as .perfcli/runs/" for n in (1024, 2048))
+    assert told.startswith(f"perfcli: interrupted; {first}")
+    assert f"; {second}" in told
 
 
 def test_a_file_and_what_is_typed_beside_it(perfcli: Perfcli) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from perfcli.bisect.space import Space
 from perfcli.errors import PerfcliError
+from perfcli.loading import registry
 from perfcli.loading.references import Reference
 from perfcli.machine.environment import interpreter_path
 from perfcli.model import CompileRequest
@@ -135,6 +136,8 @@ def _plan_commits(
         raise PerfcliError(
             f"{question.scenario}: leave out @{reference.revision}, the two revisions stand first"
         )
+    if reference.kind == "scenario":
+        registry.scenario(question.scenario)  # raises where there is none
     if not reference.path and reference.script is None:
         raise PerfcliError(
             f"{question.scenario} comes with perfcli and has no commits of yours: name a file of "
