@@ -51,5 +51,14 @@ def apply(
     if program:
         return run_program(program, variant, patches, Notes(quiet))
     lines = units.write_python({**variant.env, **variant.options}, patches)
-    output.show_lines(lines or ["# nothing to set: the default is the fastest that is known"])
+    if not lines:
+        verdict = files.read_verdict(Path(options))
+        lines = [f"# nothing to set: {_WHY_EMPTY.get(verdict, f'{options} sets no option')}"]
+    output.show_lines(lines)
     return 0
+
+
+_WHY_EMPTY = {
+    "default": "the default is the fastest that is known",
+    "unsure": "tune found nothing that is surely faster than the default",
+}

@@ -13,12 +13,19 @@ from perfcli.errors import PerfcliError
 from perfcli.model import OptionValue
 
 OPTIONS, ABOUT = "options", "tuned"
-"""Tables: what is set; where it comes from, which is for people and not read."""
+"""Tables: what is set; where it comes from, which is for people."""
 
 
 def is_file(text: str) -> bool:
     """Return whether a text that stands in the place of ``OPT=VAL`` names a file of options."""
     return text.endswith(".toml") and ("=" not in text or Path(text).is_file())
+
+
+def read_verdict(path: Path) -> str:
+    """Return tune's verdict on what a file sets, which only people are told; empty where the file
+    has none. Raises PerfcliError as ``read_file``."""
+    about = _read(path).get(ABOUT)
+    return str(about.get("verdict", "")) if isinstance(about, dict) else ""
 
 
 def read_file(path: Path) -> list[str]:
@@ -28,12 +35,7 @@ def read_file(path: Path) -> list[str]:
     Raises:
         PerfcliError: the file can't be read, is not TOML, or has a value that no option takes.
     """
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PerfcliError(f"{path} is not TOML: {error}") from error
+    document = _read(path)
     table = document.get(OPTIONS, {}) if document.keys() & {OPTIONS, ABOUT} else document
     if not isinstance(table, dict):
         raise PerfcliError(f"{path}: {OPTIONS} is a table of options, not {table!r}")
@@ -41,6 +43,15 @@ def read_file(path: Path) -> list[str]:
     if strange:
         raise PerfcliError(f"{path}: {strange[0]} stands outside of [{OPTIONS}]: put it there")
     return [f"{name}={units.setting(value)}" for name, value in _flatten(table, path)]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PerfcliError(f"{path} is not TOML: {error}") from error
 
 
 def _flatten(table: Mapping[str, Any], path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -53,7 +53,7 @@ def run_program(
         if own:
             environment[_TAG] = f"{environment.get(_TAG, '')}{json.dumps(own, sort_keys=True)}"
         code = _run(command, environment)
-        if not any(folder.glob(f"{MARK}*")):
+        if variant.options and not any(folder.glob(f"{MARK}*")):
             notes.warn(
                 "no option was put in force: the program compiled nothing with torch, or starts "
                 "Python with -I, -E or -S, which leave out PYTHONPATH"

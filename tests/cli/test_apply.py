@@ -89,6 +89,15 @@ def test_a_program_without_torch_is_told(perfcli: Any, torch: Path, tuned: str) 
     assert "no option was put in force: the program compiled nothing with torch" in result.err
 
 
+@pytest.mark.parametrize("text", ["", '[options]\n\n[tuned]\nverdict = "unsure"\n'])
+def test_a_file_that_sets_nothing_warns_of_nothing(perfcli: Any, torch: Path, text: str) -> None:
+    Path("own.toml").write_text(text)
+    result = perfcli("apply", "own.toml", "--", sys.executable, "-c", "pass")
+    assert (result.code, result.err) == (0, "")
+    if not text:
+        assert perfcli("apply", "own.toml").out == "# nothing to set: own.toml sets no option\n"
+
+
 def test_an_option_that_the_programs_torch_lacks_is_told(perfcli: Any, torch: Path) -> None:
     Path("own.toml").write_text("split_reductions = false\n")
     # perfcli itself looks at the torch that is installed, which has it.
