@@ -12,7 +12,7 @@ from perfcli.bisect.knowledge import Knowledge, Unread, _class_of, _name_of, _pa
 from perfcli.bisect.metrics import SearchMetric, _value_of
 from perfcli.bisect.space import Settings, Space
 from perfcli.blobs import unpack
-from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.errors import PerfcliError, UserCodeFailed, WorkerFailed
 from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText, Run
 from perfcli.search.drive import Code
 from perfcli.worker.roles import Generator, Made
@@ -88,6 +88,8 @@ class Forge:
         """Variants whose code was generated here; those known before are not counted."""
         self.failures: dict[str, str] = {}
         """Why variants that were asked for have no answer, by ``name_of`` their settings."""
+        self.details: dict[str, str] = {}
+        """What is printed below these errors, of those that came in this search."""
         self.generator = generator
         self.measured: Callable[[Settings], float] | None = None
         """What is asked for the metric in place of the code, where there is a device."""
@@ -106,6 +108,10 @@ class Forge:
         that are known."""
         known = self.known.codes.items()
         return len({self._class(code, json.loads(n)).name for n, code in known if code.name})
+
+    def detail_of(self, settings: Settings) -> str:
+        """Return what is printed below a variant's error: the user's part of the traceback."""
+        return self.details.get(_name_of(settings), "")
 
     def request_of(self, settings: Settings) -> CompileRequest:
         variant = self.space.variant(settings, self.request.variant.python)
@@ -166,7 +172,10 @@ class Forge:
             name = names[place]
             self.compiled += 1
             code = self._code(made, asked[name])
-            if not isinstance(made, WorkerFailed):
+            if isinstance(made, PerfcliError):
+                self.details[name] = made.detail
+            # A user's code that was edited since, or a worker that died, may do better next time.
+            if not isinstance(made, WorkerFailed | UserCodeFailed):
                 self.known.codes[name] = code
             self._changed()
             yield name, code

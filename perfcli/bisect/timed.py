@@ -294,5 +294,8 @@ def timed_best(clock: Clock, direction: Direction, limits: SearchLimits) -> Impr
     tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
     found = _run(find_best(forge.space.changes, direction), tests, limits)
     if found.baseline is not None and found.baseline.outcome == "unresolved":
-        raise CompileFailed(f"without any change it does not compile: {found.baseline.reason}")
+        raise CompileFailed(
+            f"without any change it does not compile: {found.baseline.reason}",
+            forge.detail_of(forge.space.settings(frozenset())),
+        )
     return found

@@ -53,7 +53,7 @@ def apply(
     lines = units.write_python({**variant.env, **variant.options}, patches)
     if not lines:
         verdict = files.read_verdict(Path(options))
-        lines = [f"# nothing to set: {_WHY_EMPTY.get(verdict, f'{options} sets no option')}"]
+        lines = (f"# nothing to set: {_WHY_EMPTY.get(verdict, f'{options} sets no option')}",)
     output.show_lines(lines)
     return 0
 

@@ -200,7 +200,9 @@ class _Drive(Generic[K]):
                 for key, code in arriving:
                     self._take(key, code)
                     if several:
-                        self.watch(replace(question, wanted=key, maybe=()), self.ledger.known(key))
+                        step = question.step if key == question.wanted else ""
+                        told = replace(question, wanted=key, maybe=(), step=step)
+                        self.watch(told, self.ledger.known(key))
                     left.remove(key)
                     if left:
                         self._check()

@@ -48,7 +48,7 @@ def class_of(forge: Forge, settings: Settings) -> str:
     """Return the class of a variant. Raises CompileFailed."""
     (code,) = forge.codes([settings])
     if code.name is None:
-        raise CompileFailed(code.failure)
+        raise CompileFailed(code.failure, forge.detail_of(settings))
     return code.name
 
 

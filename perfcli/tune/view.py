@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 from perfcli import units
+from perfcli.bisect.answer import _stopped
 from perfcli.frames.table import Column, Table
 from perfcli.options import files
 from perfcli.tune.answer import Ratio, Share, Source, Tried, Tuned
@@ -17,6 +19,7 @@ _LEFT_OUT = {
     "assumptions": "take for granted what torch checks or leaves open",
 }
 _MOST_TRIED = 4
+_MOST_FAILURES = 3
 
 
 def verdict_line(found: Tuned) -> str:
@@ -44,7 +47,7 @@ def report_lines(found: Tuned, output: str = "") -> list[str]:
         *_describe_left_out(found),
         *_describe_application(found, output),
         *_describe_failures(found),
-        *((f"stopped {found.stopped}: call the same again, and it goes on",) * bool(found.stopped)),
+        *_describe_stop(found),
     ]
     return [units.printable(line) for line in body]
 
@@ -97,12 +100,18 @@ def _describe_costs(found: Tuned) -> Iterator[str]:
 
 def _describe_near(found: Tuned) -> Iterator[str]:
     near = [tried for tried in found.tried if dict(tried.options) != dict(found.options)]
-    if not near:
-        return
-    yield ""
-    yield "not chosen:" if found.verdict == "faster" else "looked at:"
-    for tried in near[:_MOST_TRIED]:
-        yield f"   {_write(tried.options)}: {_write_tried(tried)}"
+    near = near[:_MOST_TRIED]
+    chosen = {share.change.key for share in found.shares}
+    parts = [tried for tried in near if tried.keys < chosen]
+    others = [tried for tried in near if tried not in parts]
+    if near:
+        yield ""
+    title = "not chosen:" if found.verdict == "faster" else "looked at:"
+    for head, sets in (("smaller sets of the chosen options:", parts), (title, others)):
+        if sets:
+            yield head
+        for tried in sets:
+            yield f"   {_write(tried.options)}: {_write_tried(tried)}"
 
 
 def _write_tried(tried: Tried) -> str:
@@ -131,8 +140,20 @@ def _describe_application(found: Tuned, output: str) -> Iterator[str]:
 
 
 def _describe_failures(found: Tuned) -> Iterator[str]:
-    if found.failures:
-        yield f"{units.plural(len(found.failures), 'variant')} without an answer (--json has all)"
+    if not found.failures:
+        return
+    head = f"{units.plural(len(found.failures), 'variant')} without an answer"
+    if len(found.failures) > _MOST_FAILURES:
+        yield f"{head} (--json has all)"
+        return
+    yield f"{head}:"
+    for name, why in found.failures.items():
+        yield f"   {_write(json.loads(name))}: {why[:160]}"
+
+
+def _describe_stop(found: Tuned) -> Iterator[str]:
+    if found.stopped:
+        yield f"{_stopped(found.stopped)}: the same command goes on from there"
 
 
 def list_fields(found: Tuned) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 from perfcli.machine import targets
 from perfcli.options import performance
 from perfcli.predict import step
+from perfcli.search.question import OptionChange
+from perfcli.tune import view
+from perfcli.tune.answer import Ratio, Share, Tried, Tuned
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 MIX_ORDER = "triton.mix_order_reduction"
@@ -156,7 +160,7 @@ def test_a_search_that_was_stopped_says_so(weighed: Any) -> None:
     result = weighed(*TUNE, "--max-runs", "2")
     assert result.code == 3
     assert "UNSURE: nothing that is surely faster was found before it stopped\n" in result.out
-    assert "stopped after 2 runs (--max-runs): call the same again, and it goes on\n" in result.out
+    assert "stopped after 2 runs (--max-runs): the same command goes on from there\n" in result.out
     assert weighed(*TUNE).code == 0
 
 
@@ -191,7 +195,11 @@ def test_a_gain_that_is_not_sure_is_not_chosen(weighed: Any, monkeypatch: Any) -
     assert result.code == 3
     assert "UNSURE: something may be faster, and nothing surely is; keep" in result.out
     assert f"   {MIX_ORDER}=true {MAX_READS}=5: −51 % [−84, +47] by estimate\n" in result.out
-    assert f'[options]\n"{MAX_READS}" = 1000\n' in Path("tuned.toml").read_text()
+    text = Path("tuned.toml").read_text()
+    assert f'[options]\n"{MAX_READS}" = 1000\n' in text
+    Path("tuned.toml").write_text(text.replace(f'"{MAX_READS}" = 1000\n', ""))
+    listed = weighed("apply", "tuned.toml").out
+    assert listed == "# nothing to set: tune found nothing that is surely faster than the default\n"
 
 
 def test_a_default_that_does_not_compile(weighed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,3 +207,46 @@ def test_a_default_that_does_not_compile(weighed: Any, monkeypatch: pytest.Monke
     result = weighed(*TUNE)
     assert result.code == 2
     assert "LoweringException" in result.complaint
+
+
+def test_a_model_that_raises_shows_where(weighed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "user:all")
+    for _ in range(2):  # nothing of it is kept: the file may be mended by then
+        result = weighed(*TUNE)
+        assert result.code == 2
+        assert 'File "model.py", line 7, in forward\nValueError: no such layer' in result.err
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    assert weighed(*TUNE).code == 0
+
+
+def test_what_is_looked_at_is_named_for_what_it_is() -> None:
+    first, second, third = (OptionChange(name, False, True) for name in ("a", "b", "c"))
+    both = {"a": True, "b": True}
+    failures = {json.dumps({"c": True}): "Inductor could not compile it"}
+    found = Tuned(
+        *("id", "x", "x", "2.11", "h200", "faster", "estimated", both),
+        shares=tuple(Share(change, None, None) for change in (first, second)),
+        tried=(
+            Tried(both, frozenset({first.key, second.key})),
+            Tried({"b": True}, frozenset({second.key}), Ratio(0.9, 0.8, 1.0)),
+            Tried({"c": True}, frozenset({third.key}), Ratio(0.95, 0.9, 1.0)),
+        ),
+        failures=failures,
+        stopped="interrupted",
+    )
+    lines = view.report_lines(found)
+    at = lines.index("smaller sets of the chosen options:")
+    assert lines[at + 1].startswith("   b=true: ")
+    assert lines[at + 2] == "not chosen:"
+    assert lines[at + 3].startswith("   c=true: ")
+    at = lines.index("1 variant without an answer:")
+    assert lines[at + 1] == "   c=true: Inductor could not compile it"
+    assert lines[-1] == "interrupted: the same command goes on from there"
+    many = replace(found, failures={json.dumps({"c": n}): "" for n in range(4)})
+    assert "4 variants without an answer (--json has all)" in view.report_lines(many)
+
+
+def test_progress_names_one_variant_a_line(weighed: Any) -> None:
+    told = weighed(*TUNE).err
+    assert "online_softmax=false: " in told
+    assert "without any change, " not in told

@@ -211,7 +211,7 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path: Path) -> No
     [
         ("nosuch://bucket/x", "there is no protocol nosuch: use s3, gs, abfs"),
         ("ftp2://bucket/x", "did you mean .*ftp"),
-        ("gs://bucket/x", "gcsfs[^;]*$"),  # and not what s3:// needs
+        ("oci://bucket/x", "ocifs[^;]*$"),  # and not what s3:// needs
         ("postgresql://nobody@127.0.0.1:1/none", "127.0.0.1"),
         ("sqlite:////proc/none/x.db", "/proc/none"),
     ],
