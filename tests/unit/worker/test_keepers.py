@@ -19,6 +19,7 @@ from perfcli.machine.environment import cache_dir
 from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker import keepers
 from perfcli.worker.forked_worker import find_place
+from perfcli.worker.keeper import KeepRequest
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.roles import Progress
 
@@ -105,8 +106,8 @@ def test_commands_that_start_one_at_once_take_turns(
     together = threading.Barrier(4)
     alone: list[bool] = []
 
-    def start(place: Path, *_: object) -> int:
-        other = os.open(place.parent, os.O_RDONLY)
+    def start(asked: KeepRequest, *_: object) -> int:
+        other = os.open(Path(asked.place).parent, os.O_RDONLY)
         try:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
             alone.append(False)
@@ -120,7 +121,7 @@ def test_commands_that_start_one_at_once_take_turns(
         together.wait(60)
         keepers.start_keeper(ask(), 60)
 
-    monkeypatch.setattr(keepers, "_start_in", start)
+    monkeypatch.setattr(keepers, "_start", start)
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
