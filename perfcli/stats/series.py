@@ -30,6 +30,7 @@ that of these.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -85,6 +86,15 @@ def clock_series(rounds: Iterable[Round], kind: RoundKind) -> Series:
     value = paired._launches_value if kind == "kernels" else paired._turn_value
     ours = [r for r in rounds if r.kind == kind]
     return join(ours, lambda r: value(r.base), lambda r: value(r.head))
+
+
+def waiting_shares(steps: Series, busy: Series) -> list[float]:
+    """Return for each side the share of its step in which the device waits for the host; ``busy``:
+    how long it is busy. Empty where one of them is not known."""
+    if not steps.base or not busy.base:
+        return []
+    sides = ((busy.base, steps.base), (busy.head, steps.head))
+    return [1 - statistics.median(own) / statistics.median(whole) for own, whole in sides]
 
 
 def join(

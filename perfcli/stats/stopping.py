@@ -14,7 +14,6 @@ look like one still when more is known.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 
 from perfcli.model import PRECISE, STEP_WAITS, WAITS, Round, RoundKind
@@ -72,13 +71,8 @@ def _looks_changed(times: Series) -> bool:
 def _waits(steps: Series, rounds: Sequence[Round]) -> bool:
     """Return whether the device waits for the host in a good part of each step, by rounds that
     replay a CUDA graph of it."""
-    device = series.clock_series(rounds, "device")
-    if not device.base:
-        return False
-    sides = ((device.base, steps.base), (device.head, steps.head))
-    return all(
-        statistics.median(busy) <= (1 - WAITS) * statistics.median(whole) for busy, whole in sides
-    )
+    shares = series.waiting_shares(steps, series.clock_series(rounds, "device"))
+    return bool(shares) and min(shares) >= WAITS
 
 
 def is_precise(steps: Series, floor: float) -> bool:

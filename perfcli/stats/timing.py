@@ -178,24 +178,14 @@ def judge_clocks(
         )
         own = verdict.judge_step(times, seconds, of_device)
         timing = replace(timing, device=own, device_floor=of_device, device_clock=clock)
-    if device != "cuda" or not _waits(steps, times):
+    # Where only the step was asked for, its kernels tell how long the device was busy.
+    shares = series.waiting_shares(steps, times) if device == "cuda" else []
+    if max(shares, default=0.0) < WAITS:
         return timing
     found = floor.find_floor(
         device, controls, stored_floor, seconds=statistics.median(steps.base), waits=True
     )
     return replace(timing, step=verdict.judge_step(steps, seconds, found), floor=found)
-
-
-def _waits(steps: series.Series, busy: series.Series) -> bool:
-    """Return whether a step waits for its host, on either side: where only the step was asked for,
-    its kernels tell how long the device was busy."""
-    if not steps.base or not busy.base:
-        return False
-    shares = [
-        1 - statistics.median(own) / statistics.median(whole)
-        for own, whole in ((busy.base, steps.base), (busy.head, steps.head))
-    ]
-    return max(shares) >= WAITS
 
 
 def _copy_bandwidth(measurement: Measurement) -> float | None:
