@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from perfcli.gate.checks import Check, _check_different, _compiled_for, _merged,
 from perfcli.gate.limits import USUAL
 from perfcli.gate.tables import Table, _amount
 from perfcli.model import Allowance, Clocks, Severity
+from perfcli.options.files import read_toml
 
 FILES = ("perfcli.toml", "pyproject.toml")
 BASELINE = "perfcli-baseline.toml"
@@ -57,7 +57,7 @@ def _find(folder: Path) -> Path:
         own, project = (each / name for name in FILES)
         if own.is_file():
             return own
-        if project.is_file() and "perfcli" in _tool(_parsed(project), project):
+        if project.is_file() and "perfcli" in _tool(read_toml(project), project):
             return project
     raise PerfcliError(
         "nothing to check: there is no [tool.perfcli] in a pyproject.toml and no perfcli.toml, "
@@ -71,7 +71,7 @@ def _read(path: Path, codes: Collection[str] = ()) -> Config:
 
     Raises PerfcliError for a file that can't be read, unknown keys and metrics, wrong types.
     """
-    document = _parsed(path)
+    document = read_toml(path)
     where = path.name
     if path.name == "pyproject.toml":
         document = _tool(document, path)
@@ -93,15 +93,6 @@ def _days(table: Table) -> int:
     found = table.take("baseline-max-age-days", int, MAX_AGE_DAYS)
     _amount(min(found, 1), table.at("baseline-max-age-days"))
     return found
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PerfcliError(f"{path} is not TOML: {error}") from error
 
 
 def _tool(document: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -75,8 +75,10 @@ def _find_since(history: History, typed: str) -> str:
 
     Raises PerfcliError where the history has no entry of it.
     """
+    if not typed:
+        return ""
     known = {each.entry.commit.id for each in history.entries()}
-    if not typed or any(name.startswith(typed) for name in known):
+    if any(name.startswith(typed) for name in known):
         return typed
     try:
         _, commit = find_commit(typed, Path.cwd())

@@ -24,7 +24,7 @@ def is_file(text: str) -> bool:
 def read_verdict(path: Path) -> str:
     """Return tune's verdict on what a file sets, which only people are told; empty where the file
     has none. Raises PerfcliError as ``read_file``."""
-    about = _read(path).get(ABOUT)
+    about = read_toml(path).get(ABOUT)
     return str(about.get("verdict", "")) if isinstance(about, dict) else ""
 
 
@@ -35,7 +35,7 @@ def read_file(path: Path) -> list[str]:
     Raises:
         PerfcliError: the file can't be read, is not TOML, or has a value that no option takes.
     """
-    document = _read(path)
+    document = read_toml(path)
     table = document.get(OPTIONS, {}) if document.keys() & {OPTIONS, ABOUT} else document
     if not isinstance(table, dict):
         raise PerfcliError(f"{path}: {OPTIONS} is a table of options, not {table!r}")
@@ -45,7 +45,8 @@ def read_file(path: Path) -> list[str]:
     return [f"{name}={units.setting(value)}" for name, value in _flatten(table, path)]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return a TOML file's content. Raises PerfcliError where it can't be read, or is not TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
