@@ -54,13 +54,8 @@ def launch(code: _FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> No
         if record is not None:
             record.append((step, arguments))
             continue
-        options: dict[str, Any] = {"num_warps": step.num_warps, "num_stages": step.num_stages}
-        if step.maxnreg is not None:  # an option that Triton's AMD backend does not know
-            options["maxnreg"] = step.maxnreg
-        if step.overlaps:  # nor this one
-            options["launch_pdl"] = True
         function = code.function(step.function)
-        kernel = function[step.grid](**arguments, **step.constants, **options)
+        kernel = function[step.grid](**arguments, **step.constants, **step.options)
         if watch is not None:
             watch(kernel, step.grid, _in_order(function, {**arguments, **step.constants}))
 

@@ -13,7 +13,6 @@ from .blocks import (
     has_residual,
     names,
     overlapping,
-    overlaps,
     step,
     vector,
 )
@@ -62,7 +61,7 @@ def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchP
     steps = persistent(problem, target, blocks, "gradient_rows", given)
     workspace = 4 * (1 + mean) * under_way * problem.columns
     workspace += 8 * problem.rows * parts if parts > 1 else 0
-    made = overlapping(target, [*steps, _sum(problem, target, under_way)])
+    made = overlapping([*steps, _sum(problem, target, under_way)])
     return LaunchPlan(blocks.variant, made, why, workspace)
 
 
@@ -77,7 +76,8 @@ def _sum(problem: Problem, target: Target, count: int) -> KernelLaunch:
         problem, target, Blocks("", 256), "sum_partials",
         (-(-problem.columns // block), 1 + mean, 1),
         *names({"partial": True, "dw": True, "db": mean, "count": True}),
-        COLUMNS=problem.columns, BLOCK=block, ROWS=rows, MEAN=mean, OVERLAP=overlaps(target),
+        COLUMNS=problem.columns, BLOCK=block, ROWS=rows, MEAN=mean,
+        OVERLAP=target.overlaps_launches,
     )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def split(problem: Problem, target: Target, why: str) -> LaunchPlan:
             "rows": True,
         }),
         COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=chunk, PARTS=parts, TILE=sums.tile,
-        MEAN=mean, OVERLAP=overlaps(target),
+        MEAN=mean, OVERLAP=target.overlaps_launches,
     )  # fmt: skip
     blocks, splits = _splits(problem, target)
     final = splits == 1
@@ -127,9 +127,9 @@ def split(problem: Problem, target: Target, why: str) -> LaunchPlan:
         (-(-problem.columns // blocks.tile), splits, 1), *names(given),
         COLUMNS=problem.columns, STRIDE=problem.stride, PARTS=parts, PADDED=_power_of_two(parts),
         TILE=blocks.tile, ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=residual, MEAN=mean,
-        FINAL=final, OVERLAP=overlaps(target),
+        FINAL=final, OVERLAP=target.overlaps_launches,
     )  # fmt: skip
     last = [] if final else [_sum(problem, target, splits)]
     workspace = 8 * problem.rows * parts
     workspace += 0 if final else 4 * (1 + mean) * splits * problem.columns
-    return LaunchPlan("split", overlapping(target, [first, second, *last]), why, workspace)
+    return LaunchPlan("split", overlapping([first, second, *last]), why, workspace)

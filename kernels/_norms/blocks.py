@@ -228,12 +228,7 @@ def names(given: Mapping[str, bool]) -> tuple[str, str]:
     return there, " ".join(name for name, is_there in given.items() if not is_there)
 
 
-def overlaps(target: Target) -> bool:
-    """Return whether a launch can start before the one before it has ended (``_overlap``)."""
-    return target.vendor == "nvidia" and target.capability >= (9, 0)
-
-
-def overlapping(target: Target, steps: Sequence[KernelLaunch]) -> tuple[KernelLaunch, ...]:
+def overlapping(steps: Sequence[KernelLaunch]) -> tuple[KernelLaunch, ...]:
     """Return launches of which each starts before the one before it has ended, where the target can
     do that and all of them know it: each waits for the one before it, and so for all."""
     if not all(step.constants.get("OVERLAP") for step in steps):
@@ -245,7 +240,7 @@ def mark_missing(problem: Problem, target: Target, parts: int) -> KernelLaunch:
     words = problem.rows * parts
     return step(
         problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
-        "words word_count", BLOCK=1024, OVERLAP=overlaps(target),
+        "words word_count", BLOCK=1024, OVERLAP=target.overlaps_launches,
     )  # fmt: skip
 
 

@@ -27,7 +27,6 @@ from .blocks import (
     has_residual,
     mark_missing,
     names,
-    overlaps,
     step,
     vector,
 )
@@ -323,7 +322,7 @@ def persistent(
         STAGES=blocks.stages,
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem), POLLS=POLLS,
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
-        OVERLAP=overlaps(target), READ=blocks.read, WRITE=blocks.write,
+        OVERLAP=target.overlaps_launches, READ=blocks.read, WRITE=blocks.write,
     )  # fmt: skip
     if target.vendor == "nvidia":
         made = replace(made, maxnreg=most_registers(target, blocks))

@@ -25,7 +25,6 @@ from .blocks import (
     has_residual,
     mark_missing,
     overlapping,
-    overlaps,
     padded_columns,
     pointers,
     step,
@@ -110,7 +109,7 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
-        EARLY=blocks.early, POLLS=POLLS, OVERLAP=overlaps(target), READ=blocks.read,
+        EARLY=blocks.early, POLLS=POLLS, OVERLAP=target.overlaps_launches, READ=blocks.read,
         WRITE=blocks.write,
     )  # fmt: skip
     if target.vendor == "nvidia" and blocks.most_registers:
@@ -127,7 +126,8 @@ def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
         problem, target, Blocks("", 128), "shift_weights",
         (-(-width // 2048), vector(problem), 1), f"unshifted weight {bias if mean else ''}",
         "" if mean else bias,
-        COLUMNS=problem.columns, WIDTH=width, BLOCK=2048, MEAN=mean, OVERLAP=overlaps(target),
+        COLUMNS=problem.columns, WIDTH=width, BLOCK=2048, MEAN=mean,
+        OVERLAP=target.overlaps_launches,
     )  # fmt: skip
     return [made]
 
@@ -188,4 +188,4 @@ def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> Launc
     if "unshifted" in names:
         copies = vector(problem) * (2 if has_mean(problem) else 1)
         workspace += copies * _weight_width(problem) * ITEM_BYTES[problem.dtype]
-    return LaunchPlan(blocks.variant, overlapping(target, steps), why, workspace)
+    return LaunchPlan(blocks.variant, overlapping(steps), why, workspace)

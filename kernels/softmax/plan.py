@@ -281,13 +281,9 @@ def _balanced_parts(problem: Problem, target: Target) -> Choice:
         threads * vector(problem),
         chunk=threads * vector(problem) * tiles,
         assembly=target.vendor == "nvidia",
-        overlap=_can_overlap(target),
+        overlap=target.overlaps_launches,
         why=f"{-(-tiles_of_row // tiles)} parts of a row, {tiles} vectors of each thread",
     )
-
-
-def _can_overlap(target: Target) -> bool:
-    return target.vendor == "nvidia" and target.capability >= (9, 0)
 
 
 def _shared(problem: Problem, target: Target, variant: str) -> Choice:
@@ -322,7 +318,7 @@ def _shared(problem: Problem, target: Target, variant: str) -> Choice:
         if streamed and target.vendor == "nvidia"
         else None,
         assembly=target.vendor == "nvidia",
-        overlap=_can_overlap(target),
+        overlap=target.overlaps_launches,
         keep="evict_last" if streamed else "",
         drop="evict_first" if streamed else "",
         why=f"{-(-tiles_of_row // tiles)} parts of a row, {tiles} vectors of each thread"

@@ -156,19 +156,8 @@ def _build(source: Any, asked: LaunchToCompile) -> Any:
     return triton.compile(
         source,
         target=_gpu(asked.target),
-        options=_options(launch),
+        options=launch.options,
     )
-
-
-def _options(launch: KernelLaunch) -> dict[str, Any]:
-    """Return Triton's options, as the launch itself gives them. Triton's AMD backend does not know
-    the last two."""
-    found: dict[str, Any] = {"num_warps": launch.num_warps, "num_stages": launch.num_stages}
-    if launch.maxnreg is not None:
-        found["maxnreg"] = launch.maxnreg
-    if launch.overlaps:
-        found["launch_pdl"] = True
-    return found
 
 
 def _gpu(target: Target) -> Any:

@@ -50,6 +50,16 @@ class KernelLaunch:
     shared_bytes: int | None = None
     """What the plan says the compiled kernel takes per block; None where no formula is known."""
 
+    @property
+    def options(self) -> dict[str, int | bool]:
+        """Return Triton's options. Its AMD backend does not know the last two."""
+        found: dict[str, int | bool] = {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        if self.maxnreg is not None:
+            found["maxnreg"] = self.maxnreg
+        if self.overlaps:
+            found["launch_pdl"] = True
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:

@@ -78,6 +78,11 @@ class Target:
             return f"gfx{self.capability[0]}{self.capability[1]}2"  # gfx942
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
+    @property
+    def overlaps_launches(self) -> bool:
+        """Return whether a launch can start before the one before it has ended."""
+        return self.vendor == "nvidia" and self.capability >= (9, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:

@@ -79,9 +79,9 @@ class ProcessExecutor:
             interlude = self.interlude if at_once >= len(fitting) else None
             # Those of a GPU each see another one, or none.
             alike = not any(requests[n].on_device for n in fitting)
-            servers = ForkServers("compile", interlude is not None)
-            forking = servers if alike and len(fitting) > 1 else None
-            with closing(_Crew(at_once, self.timeout_seconds, interlude, forking)) as crew:
+            forked = alike and len(fitting) > 1
+            servers = ForkServers("compile", interlude is not None) if forked else None
+            with closing(_Crew(at_once, self.timeout_seconds, interlude, servers)) as crew:
                 gpus = _list_gpus() if any(requests[n].on_device for n in fitting) else []
                 for turn, number in enumerate(fitting):
                     share = -(-requests[number].jobs // at_once)

@@ -124,7 +124,7 @@ def test_programs_of_a_row_tell_their_sums_before_they_wait() -> None:
     problem = Problem("rmsnorm-backward", 4096, 28672)
     step = family.plan(problem, targets.get("h200"), "cooperative").launches[1]
     source = compiling._source(import_module(family.code).function(step.function), step)
-    options = compiling._options(step)
+    options = step.options
     text = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ttgir"]
     loop = text[text.index("scf.for") :]
     assert "async_copy" in loop

@@ -56,8 +56,8 @@ def test_without_divisibility_loads_are_as_narrow_as_an_element(tmp_path: Path) 
 
 def test_only_a_launch_that_starts_early_is_compiled_for_it(tmp_path: Path) -> None:
     alone, early = asked("h100"), asked("h100", overlaps=True)
-    assert "launch_pdl" not in compiling._options(alone.launch)
-    assert compiling._options(early.launch)["launch_pdl"] is True
+    assert "launch_pdl" not in alone.launch.options
+    assert early.launch.options["launch_pdl"] is True
     assert compile_launch(early, FAMILY, tmp_path).error == ""
 
 
