@@ -3,8 +3,9 @@ counts what is complete, lost or there twice: ``python bench/sweep_cluster.py [-
 
 A node is a raylet with processes of its own. Without ``--real`` a compilation is made up and takes
 one second without using a core (``PERFCLI_FAKE=takes:1``): that measures the executor, not the
-machine. With ``--real`` a few variants are compiled; two nodes of one core each need two cores that
-nobody else uses.
+machine. With ``--real`` 32 variants are compiled on nodes of one core, which have a cache each; how
+much faster two nodes are says something only on cores that nobody else uses, so the load is
+printed, too.
 """
 
 from __future__ import annotations
@@ -25,16 +26,10 @@ from perfcli.storing import store
 ROWS = ",".join(str(1024 * n) for n in range(1, 11))
 COLUMNS = ",".join(str(512 * n) for n in range(1, 11))
 FAKE = ("sweep", "softmax", "rmsnorm", "-p", f"rows={ROWS}", "-p", f"columns={COLUMNS}")
-REAL: tuple[str, ...] = (
-    "sweep",
-    "softmax",
-    "rmsnorm",
-    "--preset",
-    "smoke",
-    "-p",
-    "columns=512,1024,2048,4096",
-)
+REAL: tuple[str, ...] = ("sweep", "softmax", "rmsnorm", "--preset", "smoke")
+REAL += ("-p", "columns=512,1024,2048,4096")
 REAL += ("-o", "split_reductions=unset,false", "-o", "triton.multi_kernel=0,1")
+CACHE = "PERFCLI_CACHE_DIR"
 SLOTS = 2
 """Compilations at a time on a node, of which each takes a second; with ``--real`` one."""
 
@@ -47,7 +42,8 @@ class Sweep:
         self.folder = folder
         typed = (*(REAL if real else FAKE), "--executor", "ray", "--address", address)
         self.command = [sys.executable, "-m", "perfcli", *typed, "--json", "sweep.json", "-q"]
-        self.environment = {**os.environ, **({} if real else {"PERFCLI_FAKE": "takes:1"})}
+        own = {} if real else {"PERFCLI_FAKE": "takes:1"}
+        self.environment = {**os.environ, **own, CACHE: str(folder / "cache")}
 
     def start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self.command, cwd=self.folder, env=self.environment)
@@ -80,7 +76,7 @@ class Sweep:
 def measure(folder: Path, nodes: int, real: bool) -> float:
     """Return the variants per second between the first and the last stored one: neither torch's
     import on a cold machine nor the start of Ray counts."""
-    with_nodes = _Nodes(nodes, 1 if real else SLOTS)
+    with_nodes = _Nodes(folder, nodes, 1 if real else SLOTS)
     try:
         sweep = Sweep(folder, with_nodes.address, real)
         process = sweep.start()
@@ -88,7 +84,8 @@ def measure(folder: Path, nodes: int, real: bool) -> float:
         assert process.wait() == 0
         seconds = time.monotonic() - began
         judged = sweep.judge()
-        print(json.dumps({"nodes": nodes, "seconds": round(seconds, 1), **judged}), flush=True)
+        said = {"nodes": nodes, "seconds": round(seconds, 1), "load": round(os.getloadavg()[0], 1)}
+        print(json.dumps({**said, **judged}), flush=True)
         rows: int = judged["rows"]
         return (rows - 1) / seconds
     finally:
@@ -97,11 +94,11 @@ def measure(folder: Path, nodes: int, real: bool) -> float:
 
 def kill(folder: Path, real: bool, what: Callable[[_Nodes, subprocess.Popen[bytes]], bool]) -> None:
     """Kill a node, or the sweep itself, when half of all is stored."""
-    with_nodes = _Nodes(2, 1 if real else SLOTS)
+    with_nodes = _Nodes(folder, 2, 1 if real else SLOTS)
     try:
         sweep = Sweep(folder, with_nodes.address, real)
         process = sweep.start()
-        sweep.wait_for(4 if real else 100, process)
+        sweep.wait_for(16 if real else 100, process)
         again = what(with_nodes, process)
         code = process.wait()
         if again:
@@ -122,14 +119,17 @@ def the_sweep(nodes: _Nodes, process: subprocess.Popen[bytes]) -> bool:
 
 
 class _Nodes:
-    """Starts a head without cores, and so many nodes with some."""
+    """Starts a head without cores, and so many nodes with some and a cache each."""
 
-    def __init__(self, count: int, cores: int) -> None:
+    def __init__(self, folder: Path, count: int, cores: int) -> None:
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "include_dashboard": False}
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
-        self.workers = [self.cluster.add_node(num_cpus=cores) for _ in range(count)]
+        self.workers = []
+        for number in range(count):
+            os.environ[CACHE] = str(folder / f"cache-{number}")
+            self.workers.append(self.cluster.add_node(num_cpus=cores))
         self.cluster.wait_for_nodes()
         self.address = str(self.cluster.address)
 

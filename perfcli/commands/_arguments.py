@@ -170,15 +170,27 @@ Memory: TypeAlias = Annotated[
 def split_places(typed: str | None) -> tuple[str | None, tuple[int, ...]]:
     """Return the device and its two numbers of ``cuda:0,cuda:1``, or what was typed and none.
     Raises PerfcliError where a number is missing, or both are the same."""
-    if typed is None or ("," not in typed and ":" not in typed):
-        return typed, ()
-    found = re.fullmatch(r"(cuda|cpu):(\d+),(cuda|cpu):(\d+)", typed)
-    if found is None or found[1] != found[3] or int(found[2]) == int(found[4]):
+    device, places = split_devices(typed, "two GPUs for base and head")
+    if len(places) not in (0, 2):
         raise PerfcliError(
             f"--device {typed}: cuda, cpu, or two GPUs for base and head are expected, as in "
             "cuda:0,cuda:1 (--a-device and --b-device choose GPUs that stay)"
         )
-    return found[1], (int(found[2]), int(found[4]))
+    return device, places
+
+
+def split_devices(typed: str | None, several: str = "GPUs") -> tuple[str | None, tuple[int, ...]]:
+    """Return the device and the numbers of ``cuda:0,cuda:1,…``, or what was typed and none. Raises
+    PerfcliError where a number is missing or there twice; ``several`` says what is expected."""
+    if typed is None or ("," not in typed and ":" not in typed):
+        return typed, ()
+    found = [re.fullmatch(r"(cuda|cpu):(\d+)", part.strip()) for part in typed.split(",")]
+    places = [(each[1], int(each[2])) for each in found if each]
+    if len(set(places)) < len(found) or len({device for device, _ in places}) > 1:
+        raise PerfcliError(
+            f"--device {typed}: cuda, cpu, or {several} are expected, as in cuda:0,cuda:1"
+        )
+    return places[0][0], tuple(number for _, number in places)
 
 
 def choose_clocks(typed: str | None) -> Clocks | None:

@@ -49,8 +49,32 @@ def sweep(
         typer.Option("--python", metavar="A,B,…", help="Use the torch of these interpreters."),
     ] = None,
     preset: args.Preset = None,
-    device: args.Device = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="cuda|cpu",
+            help="Use this machine's device; with --measure also some GPUs: cuda:0,cuda:1. "
+            "[default: cuda if there is one]",
+        ),
+    ] = None,
     dynamic: args.Dynamic = False,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Also measure each variant, in turns with the first one that computes the same: "
+            "on all GPUs at once, or with --device cpu.",
+        ),
+    ] = False,
+    budget: args.Budget = None,
+    seed: args.Seed = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="device|step",
+            help="GPU: measure the device's own time, or the step's. [default: device]",
+        ),
+    ] = None,
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,
@@ -68,23 +92,32 @@ def sweep(
 ) -> int:
     """Compile many variants and put them side by side.
 
-    Every combination of the values is a variant. Times are estimated; "ratio" is to the first
-    variant that computes the same, and a star marks those that no other one beats in both time and
-    memory. Each finished variant is stored at once: the same command goes on where it was stopped.
+    Every combination of the values is a variant. Times are estimated, and with --measure also
+    measured; "ratio" is to the first variant that computes the same, and a star marks those that no
+    other one beats in both time and memory. What is finished is stored at once: the same command
+    goes on where it was stopped.
 
-    Exit code: 0 all compiled, 2 error, 3 some variants failed, 130 interrupted.
+    Exit code: 0 all done, 2 error, 3 some variants failed, 130 interrupted.
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes
     from perfcli.model import Sweep
+    from perfcli.sweep.measuring import choose_settings
     from perfcli.sweep.plan import Block, list_points, read_lists, set_typed
     from perfcli.sweep.run import run_sweep
     from perfcli.sweep.table import make_table
     from perfcli.sweep.view import show_sweep
     from perfcli.workflow.context import Context
+    from perfcli.workflow.setting import MeasuringOptions
 
     wanted = documents.Wanted(html=html, json=json, csv=csv, parquet=parquet)
     documents.check(wanted)
+    device, places = args.split_devices(device)
+    asked = MeasuringOptions(budget=budget, seed=seed, clocks=args.choose_clocks(time))
+    if not measure:
+        asked.refuse("only --measure measures")
+        if places:
+            raise PerfcliError("several devices are for --measure: give --device cuda or cpu")
     typed = Block(
         params=read_lists(param or (), "parameter"),
         options=read_lists(option or (), "option"),
@@ -102,7 +135,8 @@ def sweep(
         cluster=args.choose_cluster(executor, address),
         needs=args.read_needs(memory or ()),
     )
-    swept = Sweep(run_sweep(points, context))
+    settings = choose_settings(points, places, asked, context) if measure else ()
+    swept = Sweep(run_sweep(points, context, settings))
     try:
         output.write_document("sweep", {"variants": swept.variants}, json)
         documents.write_table(make_table(swept), swept.variants, wanted)
@@ -112,7 +146,7 @@ def sweep(
         output.show(show_sweep(swept, top, quiet), wanted.stdout)
     if len(swept.failed) == len(swept.variants):
         raise PerfcliError("every variant failed")
-    return FAILED if swept.failed else 0
+    return FAILED if swept.failed or swept.unmeasured else 0
 
 
 def _render(swept: Sweep) -> str:

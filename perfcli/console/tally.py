@@ -36,11 +36,13 @@ def watch(names: Sequence[str], notes: Notes) -> Reporter | Tally:
 
 
 class Tally(LiveDisplay):
-    """Counts the requests that are done; a context manager, called for each event."""
+    """Counts the requests that are ``done`` (``compiled``); a context manager, called for each
+    event."""
 
-    def __init__(self, names: Sequence[str], notes: Notes) -> None:
+    def __init__(self, names: Sequence[str], notes: Notes, done: str = "compiled") -> None:
         self._names = names
         self._notes = notes
+        self._word = done
         self._began = time.monotonic()
         self._next_said = self._began + PATIENCE_SECONDS
         self._gap = FIRST_GAP_SECONDS
@@ -69,7 +71,7 @@ class Tally(LiveDisplay):
         done, total = len(self._done), len(self._names)
         places = Counter(place for place in self._done.values() if place)
         shares = ", ".join(f"{place}: {number}" for place, number in sorted(places.items()))
-        text = f"{done} of {total} compiled" + (f" ({shares})" if shares else "")
+        text = f"{done} of {total} {self._word}" + (f" ({shares})" if shares else "")
         if LEAST_DONE <= done < total:
             left = (now - self._began) / done * (total - done)
             text += f", about {write_duration(left)} left"

@@ -40,6 +40,7 @@ from perfcli.model import (
 )
 from perfcli.worker.roles import Phase
 
+DEVICE = "made-up processor"
 FAILURES = ("oom", "crowded", "dies", "hangs", "garbage", "wrong", "interrupt")
 STEP_SECONDS = 0.004
 PREPARE_SECONDS = 3.0
@@ -280,7 +281,7 @@ def _own_seconds(kernel: KernelFacts) -> float:
 
 def _machine(request: MeasureRequest) -> Machine:
     return Machine(
-        device="made-up processor",
+        device=DEVICE,
         torch="2.13.0",
         triton="3.7.1",
         python="3.11.9",

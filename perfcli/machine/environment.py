@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -185,6 +186,19 @@ def clean_environment(environ: Mapping[str, str], overrides: Mapping[str, str]) 
     Inductor or Triton, plus what the variant asks for."""
     kept = {name: value for name, value in environ.items() if not _is_code_variable(name)}
     return {**kept, **overrides}
+
+
+def read_cpu_name(cpuinfo: str | None = None) -> str:
+    """Return ``model name`` of /proc/cpuinfo, or the architecture where it has none (Arm)."""
+    if cpuinfo is None:
+        try:
+            cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            cpuinfo = ""
+    names = (
+        line.partition(":")[2].strip() for line in cpuinfo.splitlines() if "model name" in line
+    )
+    return next(names, "") or platform.machine()
 
 
 def hash_value(value: str | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfcli.compile.binaries.assembler import version_for
-from perfcli.machine.environment import relevant_variables
+from perfcli.machine.environment import read_cpu_name, relevant_variables
 from perfcli.measure.nvml import Nvml
 from perfcli.model import Machine
 from perfcli.model.values import Scalar
@@ -37,7 +37,7 @@ def describe(
     facts = _host_facts(cpus)
     if device != "cuda":
         taken = threads if threads is not None else torch.get_num_threads()
-        return Machine(device=_cpu_model(), threads=taken, facts=facts, **common)
+        return Machine(device=read_cpu_name(), threads=taken, facts=facts, **common)
     index = torch.cuda.current_device()
     properties = torch.cuda.get_device_properties(index)
     uuid = gpu_uuid(index)
@@ -77,7 +77,10 @@ def _nvml(uuid: str | None) -> Nvml | None:
 
 
 def _host_facts(cpus: Sequence[int]) -> dict[str, Scalar]:
-    facts: dict[str, Scalar] = {"cores": os.cpu_count() or 0, "cpu": _cpu_model()}
+    facts: dict[str, Scalar] = {
+        "cores": os.cpu_count() or 0,
+        "cpu": read_cpu_name(_read("/proc/cpuinfo")),
+    }
     governor = _read(_GOVERNOR.format(min(cpus, default=0))).strip()
     if governor:
         facts["governor"] = governor
@@ -85,13 +88,6 @@ def _host_facts(cpus: Sequence[int]) -> dict[str, Scalar]:
     if personality:
         facts["fixed_layout"] = bool(int(personality, 16) & _ADDR_NO_RANDOMIZE)
     return facts
-
-
-def _cpu_model(cpuinfo: str | None = None) -> str:
-    """Return ``model name`` of /proc/cpuinfo, or the architecture where it has none (Arm)."""
-    text = _read("/proc/cpuinfo") if cpuinfo is None else cpuinfo
-    names = (line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line)
-    return next(names, "") or platform.machine()
 
 
 def _read(path: str) -> str:

@@ -138,7 +138,7 @@ from perfcli.model.run import (
     Run,
 )
 from perfcli.model.selection import Implementation, Selection, SelectionUse
-from perfcli.model.sweep import Sweep, SweepDocument, Swept
+from perfcli.model.sweep import Measured, Sweep, SweepDocument, Swept
 from perfcli.model.timing import (
     OUTCOME_OF,
     WAITS,
@@ -258,6 +258,7 @@ __all__ = [
     "Machine",
     "Match",
     "MeasureRequest",
+    "Measured",
     "MeasuredLaunch",
     "Measurement",
     "MemoryAccess",

@@ -4,8 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from perfcli.model.values import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Holds what was measured of a variant in turns with its control, the first variant of its
+    workload."""
+
+    seconds: float | None = None
+    """The median of a step by ``clock`` over the rounds of its session, with its 95 % interval."""
+    low: float | None = None
+    high: float | None = None
+    ratio: float | None = None
+    """Its time over the control's in the same session, with its 95 % interval."""
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    clock: Literal["device", "step"] = "step"
+    """Whose time it is: the device's own, or the step's."""
+    device: str = ""
+    """The name of the GPU or CPU."""
+    memory_bytes: int | None = None
+    """The peak memory of a warm step."""
+    measurement: str = ""
+    """The id of the measurement."""
+    reused: bool = False
+    """Whether it was stored already."""
+    why: str = ""
+    """Why it could not be measured; empty where it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +62,28 @@ class Swept:
     """The totals of its run that a comparison has, by the names of ``diff.metrics``."""
     compile_seconds: float | None = None
     ratio: float | None = None
-    """Its time over that of the first variant of its workload that has one."""
+    """Its time over that of the first variant of its workload that has one: measured where the
+    workload is measured."""
     pareto: bool | None = None
     """Whether no other variant of its workload is both faster and smaller; None where time or
     memory is not known, and where there is no other one."""
+    measured: Measured | None = None
+    """None where nothing was to be measured, or the variant failed."""
+
+    @property
+    def time(self) -> float | None:
+        """Return the seconds of a step: measured, else estimated."""
+        return self.measured.seconds if self.is_measured and self.measured else self.seconds
+
+    @property
+    def is_measured(self) -> bool:
+        return self.measured is not None and self.measured.seconds is not None
 
     @property
     def memory_bytes(self) -> float | None:
-        """Return the estimated peak memory of a step."""
-        return self.metrics.get("peak_memory_bytes")
+        """Return the peak memory of a step: measured, else estimated."""
+        measured = self.measured.memory_bytes if self.measured else None
+        return self.metrics.get("peak_memory_bytes") if measured is None else measured
 
     @property
     def bound_seconds(self) -> float | None:
@@ -70,6 +111,11 @@ class Sweep:
     @property
     def failed(self) -> tuple[Swept, ...]:
         return tuple(each for each in self.variants if each.error)
+
+    @property
+    def unmeasured(self) -> tuple[Swept, ...]:
+        """Return the variants whose measuring failed."""
+        return tuple(each for each in self.variants if each.measured and each.measured.why)
 
 
 @dataclass(frozen=True, slots=True)

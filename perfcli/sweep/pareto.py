@@ -10,29 +10,47 @@ from perfcli.model import Swept
 
 def rank(variants: Sequence[Swept]) -> tuple[Swept, ...]:
     """Return the variants with their ratios to the first one of their workload, and with the Pareto
-    front of time against memory."""
+    front of time against memory. Where a workload is measured, only what was measured counts:
+    beside it an estimate says nothing."""
     groups: dict[Hashable, list[Swept]] = {}
     for each in variants:
-        if each.seconds is not None:
+        if each.time is not None:
             groups.setdefault(each.workload, []).append(each)
-    return tuple(_place(each, groups.get(each.workload, [])) for each in variants)
+    for workload, group in groups.items():
+        groups[workload] = [each for each in group if each.is_measured] or group
+    rated = [_rate(each, groups.get(each.workload, [])) for each in variants]
+    for workload in groups:
+        groups[workload] = [e for e in rated if e.workload == workload and e.ratio is not None]
+    return tuple(_place(each, groups.get(each.workload, [])) for each in rated)
+
+
+def _rate(variant: Swept, group: Sequence[Swept]) -> Swept:
+    if variant.time is None or variant not in group or not group[0].time:
+        return variant
+    measured = variant.measured.ratio if variant.measured else None
+    return replace(variant, ratio=measured or variant.time / group[0].time)
 
 
 def _place(variant: Swept, group: Sequence[Swept]) -> Swept:
-    seconds, memory = variant.seconds, variant.memory_bytes
-    if seconds is None:
+    if variant.ratio is None or variant.memory_bytes is None or len(group) == 1:
         return variant
-    first = group[0].seconds
-    ratio = seconds / first if first else None
-    if memory is None or len(group) == 1:
-        return replace(variant, ratio=ratio)
-    beaten = any(_dominates(other, seconds, memory) for other in group)
-    return replace(variant, ratio=ratio, pareto=not beaten)
+    return replace(variant, pareto=not any(_dominates(other, variant) for other in group))
 
 
-def _dominates(other: Swept, seconds: float, memory: float) -> bool:
-    """Return whether another variant is as fast and as small, and better in one of both."""
-    if other.seconds is None or other.memory_bytes is None:
+def _dominates(other: Swept, variant: Swept) -> bool:
+    """Return whether another variant is as fast and as small, and better in one of both. Measured
+    ratios whose intervals overlap are alike."""
+    if other.memory_bytes is None or variant.memory_bytes is None:
         return False
-    no_worse = other.seconds <= seconds and other.memory_bytes <= memory
-    return no_worse and (other.seconds < seconds or other.memory_bytes < memory)
+    (low, high), (own_low, own_high) = _span(other), _span(variant)
+    no_worse = low <= own_high and other.memory_bytes <= variant.memory_bytes
+    return no_worse and (high < own_low or other.memory_bytes < variant.memory_bytes)
+
+
+def _span(variant: Swept) -> tuple[float, float]:
+    """Return the interval of a ratio that is measured; of any other, itself twice."""
+    assert variant.ratio is not None
+    found = variant.measured
+    if found is None or found.ratio_low is None or found.ratio_high is None:
+        return variant.ratio, variant.ratio
+    return found.ratio_low, found.ratio_high

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,25 +13,28 @@ from perfcli.errors import PerfcliError
 from perfcli.loading import registry
 from perfcli.model import Run, Swept
 from perfcli.predict.step import estimate_step
+from perfcli.sweep.measuring import Sessions, leave_cores
 from perfcli.sweep.pareto import rank
 from perfcli.sweep.plan import Point
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained, obtain_each
-from perfcli.workflow.request import check_compiled, make_jobs, read_reference
+from perfcli.workflow.request import Question, check_compiled, make_jobs, read_reference
+from perfcli.workflow.setting import Setting
 
 
 def run_sweep(
-    points: Sequence[Point],
-    context: Context,
-    arrived: Callable[[int, Swept], None] = lambda number, swept: None,
+    points: Sequence[Point], context: Context, settings: Sequence[Setting] = ()
 ) -> tuple[Swept, ...]:
-    """Return what came of each point, in order; ``arrived`` hears of each as it comes. What is
-    finished is stored at once, and found there by the next sweep.
+    """Return what came of each point, in order; with ``settings``, one for each device, they are
+    measured as well. What is finished is stored at once, and found there by the next sweep.
 
     Raises PerfcliError where not one point can be compiled for what was typed, Interrupted on
     Ctrl-C.
     """
+    if settings:
+        points = [_fit(point, settings[0]) for point in points]
+        context = replace(context, jobs=context.jobs or leave_cores(settings))
     found: dict[int, Swept] = {}
     jobs: dict[int, Job] = {}
     for number, made in enumerate(make_all(points, context)):
@@ -39,14 +42,41 @@ def run_sweep(
             found[number] = replace(_begin(points[number]), error=str(made))
         else:
             jobs[number] = made
-    numbers = list(jobs)
-    with closing(obtain_each(list(jobs.values()), context, again=None)) as arriving:
+    with ExitStack() as stack:
+        sessions = None
+        if settings:
+            jobs = {
+                n: replace(j, request=replace(j.request, measured=True)) for n, j in jobs.items()
+            }
+            groups = _group(points, jobs)
+            sessions = stack.enter_context(Sessions(settings, groups, context))
+        numbers = list(jobs)
+        arriving = stack.enter_context(
+            closing(obtain_each(list(jobs.values()), context, again=None))
+        )
         for place, obtained in arriving:
             number = numbers[place]
             begun = replace(_begin(points[number]), torch=jobs[number].interpreter.torch)
             found[number] = _finish(begun, obtained)
-            arrived(number, found[number])
+            if sessions is not None:
+                sessions.take(number, jobs[number], obtained)
+        if sessions is not None:
+            for number, measured in sessions.finish().items():
+                found[number] = replace(found[number], measured=measured)
     return rank([found[number] for number in range(len(points))])
+
+
+def _fit(point: Point, setting: Setting) -> Point:
+    """Return the point compiled for as many threads as it is measured with."""
+    return replace(point, question=replace(point.question, threads=setting.threads))
+
+
+def _group(points: Sequence[Point], numbers: Iterable[int]) -> list[list[int]]:
+    """Return the numbers of the points that compute the same, in order."""
+    groups: dict[Question, list[int]] = {}
+    for number in numbers:
+        groups.setdefault(points[number].question, []).append(number)
+    return list(groups.values())
 
 
 def make_all(points: Sequence[Point], context: Context) -> list[Job | PerfcliError]:

@@ -9,6 +9,10 @@ from perfcli.frames.table import Column, Kind, Table
 from perfcli.model import Scalar, Sweep, Swept
 
 
+def _read_measured(name: str) -> Callable[[Swept], object]:
+    return lambda each: (getattr(each.measured, name) or None) if each.measured else None
+
+
 def _read_metric(name: str) -> Callable[[Swept], object]:
     return lambda each: each.metrics.get(name)
 
@@ -29,8 +33,47 @@ SWEEP: Table[Swept] = Table(
         Column("seconds_low", "number", "lower end of its interval", lambda each: each.low, "s"),
         Column("seconds_high", "number", "upper end of its interval", lambda each: each.high, "s"),
         Column(
-            *("ratio", "number", "its time over that of the first variant of the same workload"),
+            *("measured_seconds", "number", "measured time of a step: the median of its session"),
+            *(_read_measured("seconds"), "s"),
+        ),
+        Column(
+            *("measured_seconds_low", "number", "lower end of the median's 95 % interval"),
+            *(_read_measured("low"), "s"),
+        ),
+        Column(
+            *("measured_seconds_high", "number", "upper end of it"),
+            *(_read_measured("high"), "s"),
+        ),
+        Column(
+            *("measured_clock", "text", "whose time it is: `device` or `step`"),
+            lambda each: each.measured.clock if each.measured and each.is_measured else None,
+        ),
+        Column(
+            "measured_on", "text", "the device that it was measured on", _read_measured("device")
+        ),
+        Column(
+            *("measured_peak_memory_bytes", "count", "measured peak memory of a step"),
+            *(_read_measured("memory_bytes"), "B"),
+        ),
+        Column(
+            *("measurement", "text", "the id of the measurement, in `.perfcli/timings`"),
+            _read_measured("measurement"),
+        ),
+        Column("not_measured", "text", "why measuring failed", _read_measured("why")),
+        Column(
+            "ratio",
+            "number",
+            "its time over that of the first variant of the same workload: over its measured time "
+            "in the same session where the workload is measured, else of the estimates",
             *(lambda each: each.ratio, "ratio"),
+        ),
+        Column(
+            *("ratio_low", "number", "lower end of a measured ratio's 95 % interval"),
+            *(_read_measured("ratio_low"), "ratio"),
+        ),
+        Column(
+            *("ratio_high", "number", "upper end of it"),
+            *(_read_measured("ratio_high"), "ratio"),
         ),
         Column(
             *(
@@ -42,7 +85,7 @@ SWEEP: Table[Swept] = Table(
         ),
         Column(
             *("peak_memory_bytes", "count", "Inductor's estimate of the peak memory"),
-            *(lambda each: each.memory_bytes, "B"),
+            *(_read_metric("peak_memory_bytes"), "B"),
         ),
         Column(
             *("lower_bound_seconds", "number", "least time that the device's bandwidths allow"),

@@ -30,13 +30,20 @@ def show_sweep(sweep: Sweep, most: int, quiet: bool = False) -> Group:
 
 
 def summarize(sweep: Sweep) -> str:
-    """Return ``200 variants: 198 compiled, 2 failed; the fastest of …``."""
+    """Return ``200 variants: 98 compiled, 100 stored before, 2 failed; 198 measured``."""
     made = [each for each in sweep.variants if not each.error]
     reused = sum(each.reused for each in made)
     parts = [f"{len(made) - reused} compiled"]
     parts += [f"{reused} stored before"] if reused else []
     parts += [f"{len(sweep.failed)} failed"] if sweep.failed else []
-    return f"{units.plural(len(sweep.variants), 'variant')}: {', '.join(parts)}"
+    text = f"{units.plural(len(sweep.variants), 'variant')}: {', '.join(parts)}"
+    known = [each.measured for each in made if each.measured and each.is_measured]
+    if not known and not sweep.unmeasured:
+        return text
+    before = sum(each.reused for each in known)
+    said = [f"{len(known)} measured" + (f" ({before} before)" if before else "")]
+    said += [f"{len(sweep.unmeasured)} not"] if sweep.unmeasured else []
+    return f"{text}; {', '.join(said)}"
 
 
 def _show_errors(sweep: Sweep) -> list[Text]:
@@ -45,6 +52,9 @@ def _show_errors(sweep: Sweep) -> list[Text]:
     errors: dict[str, list[Swept]] = {}
     for each in sweep.failed:
         errors.setdefault(each.error, []).append(each)
+    for each in sweep.unmeasured:
+        why = each.measured.why if each.measured else ""
+        errors.setdefault(f"not measured: {why}", []).append(each)
     lines = [Text()] if errors else []
     axes = _list_axes(sweep.variants)
     for error, failed in list(errors.items())[:MOST_ERRORS]:
@@ -97,9 +107,10 @@ def _reader(kind: str, name: str) -> Callable[[Swept], str]:
 
 def _list_numbers(variants: Sequence[Swept]) -> list[Cell]:
     cells: list[Cell] = [
+        ("measured", _write_measured),
         ("time", lambda each: "failed" if each.error else units.seconds(each.seconds)),
         ("at least", lambda each: units.seconds(each.bound_seconds)),
-        ("ratio", lambda each: units.NOT_KNOWN if each.ratio is None else f"{each.ratio:.3f}"),
+        ("ratio", _write_ratio),
         ("memory", lambda each: units.size(each.memory_bytes)),
         ("kernels", lambda each: units.count(each.metrics.get("kernels"))),
         ("moved", lambda each: units.size(each.metrics.get("bytes_moved"))),
@@ -107,8 +118,31 @@ def _list_numbers(variants: Sequence[Swept]) -> list[Cell]:
         ("front", lambda each: "*" if each.pareto else ""),
     ]
     if all(each.error or each.seconds is not None for each in variants):
-        del cells[1]  # a bound says something only where there is no estimate
-    return [cells[0], *(c for c in cells[1:] if any(_is_known(c[1](each)) for each in variants))]
+        del cells[2]  # a bound says something only where there is no estimate
+    if any(each.measured for each in variants):
+        cells[1] = "estimate", cells[1][1]
+        first = cells.pop(0)
+    else:
+        del cells[0]
+        first = cells.pop(0)
+    return [first, *(cell for cell in cells if any(_is_known(cell[1](each)) for each in variants))]
+
+
+def _write_measured(variant: Swept) -> str:
+    found = variant.measured
+    if variant.error or found is None:
+        return "failed"
+    return "not measured" if found.why else units.seconds(found.seconds)
+
+
+def _write_ratio(variant: Swept) -> str:
+    """Return ``1.052 [1.047, 1.058]``; an interval where it is measured."""
+    found = variant.measured
+    if variant.ratio is None:
+        return units.NOT_KNOWN
+    if found is None or found.ratio_low is None or found.ratio_high is None:
+        return f"{variant.ratio:.3f}"
+    return f"{variant.ratio:.3f} [{found.ratio_low:.3f}, {found.ratio_high:.3f}]"
 
 
 def _is_known(text: str) -> bool:

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -332,23 +332,23 @@ def measure(
     context: Context,
     place: Bench | None = None,
 ) -> Measurement:
-    """Return raw times of both sides; every round is stored as soon as it is there. ``place`` has
-    workers that are on their way already.
+    """Return raw times of both sides; every round is stored as soon as it is there. ``place`` may
+    have workers that are on their way already; who gives it closes it.
 
     Raises what a worker raises, with how much was kept; NotComparable where the two do not run
     in the same place; Interrupted on Ctrl-C before the first round.
     """
     plan = setting.plan(jobs)
     opening = begin(plan, subject.scenario, subject.base, subject.head)
-    place = place or open_bench(setting, jobs, context.timeout)
     names = [*(job.request.variant.name for job in jobs), "both"]
-    try:
-        with Reporter(names, context.notes) as progress:
-            watch = Watch(opening, progress, context.notes, context)
-            watch.servers = place.servers
-            measured = _race_watched(plan, place, watch, _Referee(subject, plan, setting))
-    finally:
-        place.close()
+    with ExitStack() as own:
+        if place is None:
+            place = open_bench(setting, jobs, context.timeout)
+            own.callback(place.close)
+        progress = own.enter_context(Reporter(names, context.notes))
+        watch = Watch(opening, progress, context.notes, context)
+        watch.servers = place.servers
+        measured = _race_watched(plan, place, watch, _Referee(subject, plan, setting))
     return replace(
         opening,
         method=measured.method,

@@ -92,14 +92,13 @@ def add_stored_times(
     for text in found.remarks:
         context.notes.warn(text)
     if found.measurement is not None:
-        return _add_times(comparison, found.measurement, clocks)
+        return add_times(comparison, found.measurement, clocks)
     traced = derive_traced(comparison.base, comparison.head, comparison.groups)
     return replace(comparison, timing=traced) if traced else comparison
 
 
-def _add_times(
-    comparison: Comparison, measured: Measurement, clocks: Clocks = "both"
-) -> Comparison:
+def add_times(comparison: Comparison, measured: Measurement, clocks: Clocks = "both") -> Comparison:
+    """Return the comparison with the times of a measurement of both runs."""
     base, head = comparison.base, comparison.head
     of_step, of_device = (
         noise_floors.load_floor(measured.machine, head.scenario, head.params, clock)
@@ -201,7 +200,7 @@ def _list_typed(sides: Sequence[Side]) -> list[str]:
 # --- times ------------------------------------------------------------------------------------
 
 
-def _nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
+def has_same_code(comparison: Comparison, setting: Setting) -> bool:
     """Return whether both sides run the same code in the same way, so that any difference were
     noise."""
     base, head = comparison.base, comparison.head
@@ -242,7 +241,7 @@ def measure_times(
         setting.asked.refuse(reason)
         context.notes.warn(f"not measured: {reason}")
         return comparison
-    if _nothing_to_measure(comparison, setting):
+    if has_same_code(comparison, setting):
         context.notes.say("same code on both sides: nothing to measure")
         return comparison
     try:
@@ -252,7 +251,7 @@ def measure_times(
         measured = measured or bench.measure(subject, setting, jobs, context, place)
     except WrongResult as error:
         return replace(comparison, wrong=_wrong_results(error))
-    return _add_times(comparison, measured, setting.asked.clocks or "both")
+    return add_times(comparison, measured, setting.asked.clocks or "both")
 
 
 def _wrong_results(error: WrongResult) -> WrongResults:

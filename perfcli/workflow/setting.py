@@ -12,7 +12,7 @@ from perfcli.errors import PerfcliError
 from perfcli.fake import measuring
 from perfcli.interleave import environments
 from perfcli.interleave.pair import Plan
-from perfcli.machine import driver, targets
+from perfcli.machine import driver, environment, targets
 from perfcli.model import Clocks, Device, MeasureRequest, SideName
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
@@ -77,6 +77,15 @@ class Setting:
     threads: int | None
     cpus: tuple[int, ...]
     fake: measuring.FakePlan | None = None
+
+    @property
+    def device_name(self) -> str:
+        """Return what a measuring worker of the base will call its device."""
+        if self.fake is not None:
+            return measuring.DEVICE
+        if self.device == "cpu":
+            return environment.read_cpu_name()
+        return driver.device_name(self.asked.a_device or 0)
 
     def plan(self, jobs: Sequence[Job]) -> Plan:
         """Return what is measured of a base's job and a head's."""

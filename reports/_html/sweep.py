@@ -71,6 +71,8 @@ def render_sweep(sweep: Sweep) -> str:
     sweep = replace(sweep, variants=tuple(_leave_out(common, each) for each in sweep.variants))
     style = _file("report.css") + _file("sweep.css")
     errors = Counter(each.error for each in sweep.failed)
+    unmeasured = Counter(each.measured.why for each in sweep.unmeasured if each.measured)
+    columns = _list_columns(sweep)
     text = (
         _environment("")
         .get_template("sweep.html")
@@ -82,8 +84,12 @@ def render_sweep(sweep: Sweep) -> str:
             curves=list(_draw_curves(sweep.variants)),
             front=_draw_front(sweep.variants),
             errors=errors,
-            titles=[title for title, _ in _COLUMNS],
-            rows=[(_describe(each), _list_cells(each)) for each in sweep.variants],
+            unmeasured=unmeasured,
+            source=_describe_source(sweep),
+            titles=[title for title, _ in columns],
+            rows=[
+                (_describe(each), [read(each) for _, read in columns]) for each in sweep.variants
+            ],
             policy=_policy(style, ""),
             style=_safe(style),
         )
@@ -91,8 +97,13 @@ def render_sweep(sweep: Sweep) -> str:
     return text.rstrip("\n") + "\n"
 
 
+_MEASURED: tuple[tuple[str, Callable[[Swept], str]], ...] = (
+    ("measured", lambda each: _write_measured(each)),
+    ("from", lambda each: units.seconds(each.measured.low) if each.measured else ""),
+    ("to", lambda each: units.seconds(each.measured.high) if each.measured else ""),
+)
 _COLUMNS: tuple[tuple[str, Callable[[Swept], str]], ...] = (
-    ("time", lambda each: units.seconds(each.seconds)),
+    ("estimate", lambda each: units.seconds(each.seconds)),
     ("from", lambda each: units.seconds(each.low)),
     ("to", lambda each: units.seconds(each.high)),
     ("ratio", lambda each: _write_ratio(each.ratio)),
@@ -105,8 +116,25 @@ _COLUMNS: tuple[tuple[str, Callable[[Swept], str]], ...] = (
 )
 
 
-def _list_cells(variant: Swept) -> list[str]:
-    return [read(variant) for _, read in _COLUMNS]
+def _list_columns(sweep: Sweep) -> tuple[tuple[str, Callable[[Swept], str]], ...]:
+    any_measured = any(each.measured for each in sweep.variants)
+    return (*_MEASURED, *_COLUMNS) if any_measured else _COLUMNS
+
+
+def _write_measured(variant: Swept) -> str:
+    found = variant.measured
+    return units.seconds(found.seconds) if found and not found.why else "not measured"
+
+
+def _describe_source(sweep: Sweep) -> str:
+    """Return where the times of the page are from."""
+    known = [each for each in sweep.variants if each.is_measured and each.measured]
+    if not known:
+        return "Times are estimates of a step."
+    devices = dict.fromkeys(each.measured.device for each in known if each.measured)
+    rest = sum(not each.error for each in sweep.variants) - len(known)
+    others = ", and the others, marked ≈, estimated" if rest else ""
+    return f"Times are measured on {', '.join(devices)}{others}."
 
 
 def _write_ratio(ratio: float | None) -> str:
@@ -172,7 +200,8 @@ def _read_number(value: Scalar) -> float | None:
 def _draw_heat(variants: Sequence[Swept]) -> _HeatMap | None:
     """Return ways to compile across workloads; where there is one way only, the values of the
     parameter that has most of them across all else. None where nothing is to be compared."""
-    along, row_of, column_of = _choose_axes(variants)
+    ways = len({_describe_way(each) for each in variants})
+    along, row_of, column_of = _choose_axes(variants, ways)
     rows: dict[str, dict[str, Swept]] = {}
     columns: dict[str, None] = {}
     for each in variants:
@@ -184,15 +213,15 @@ def _draw_heat(variants: Sequence[Swept]) -> _HeatMap | None:
     return _HeatMap(
         along,
         tuple(shown),
-        tuple((name, tuple(_color(row, shown))) for name, row in rows.items()),
+        tuple((name, tuple(_color(row, shown, ways > 1))) for name, row in rows.items()),
         len(columns) - len(shown),
     )
 
 
 def _choose_axes(
-    variants: Sequence[Swept],
+    variants: Sequence[Swept], ways: int
 ) -> tuple[str, Callable[[Swept], str], Callable[[Swept], str]]:
-    if len({_describe_way(each) for each in variants}) > 1:
+    if ways > 1:
         return "options and interpreter", _describe_workload, _describe_way
     names = dict.fromkeys(name for each in variants for name in each.params)
     most = max(
@@ -208,33 +237,42 @@ def _choose_axes(
     return most, describe_rest, lambda each: units.setting(each.params.get(most, ""))
 
 
-def _color(row: Mapping[str, Swept], columns: Sequence[str]) -> Iterator[_Cell]:
-    """Yield the cells of a row: each time, and its ratio to the first one that is known."""
-    times = [row[name].seconds for name in columns if name in row]
-    first = next((seconds for seconds in times if seconds), None)
+def _color(row: Mapping[str, Swept], columns: Sequence[str], alike: bool) -> Iterator[_Cell]:
+    """Yield the cells of a row: each time, and its ratio to the first one that is known; where all
+    compute something ``alike``, the variant's own. An estimate beside measured times has none."""
+    measured = any(each.is_measured for each in row.values())
+    judged = [row[name] for name in columns if name in row and row[name].is_measured == measured]
+    first = next((each.time for each in judged if each.time), None)
     for name in columns:
         variant = row.get(name)
         if variant is None or variant.error:
             yield _Cell("failed" if variant else "", look="failed" if variant else "")
-        elif variant.seconds is None or first is None:
+        elif variant.time is None or first is None:
             yield _Cell(units.NOT_KNOWN)
+        elif variant.is_measured != measured:
+            yield _Cell(f"≈ {units.seconds(variant.time)}")
         else:
-            ratio = variant.seconds / first
+            ratio = variant.ratio if alike and variant.ratio else variant.time / first
             look = f"heat-{sum(ratio >= limit for limit in _HEAT)}"
-            yield _Cell(units.seconds(variant.seconds), f"{ratio:.2f}", look)
+            yield _Cell(units.seconds(variant.time), f"{ratio:.2f}", look)
 
 
 # --- curves ----------------------------------------------------------------------------------
 
 
 def _draw_curves(variants: Sequence[Swept]) -> Iterator[_Drawing]:
-    """Yield the time over each numeric parameter, a line for each combination of all else."""
+    """Yield the time over each numeric parameter, a line for each combination of all else. What was
+    not measured beside others that were has a line of its own."""
+    any_measured = any(each.is_measured for each in variants)
     for name in _list_numeric(variants):
         lines: dict[Hashable, list[tuple[float, float, Swept]]] = {}
         for each in variants:
             x = _read_number(each.params.get(name))
-            if x is not None and each.seconds:
-                lines.setdefault(_name_rest(each, name), []).append((x, each.seconds, each))
+            if x is not None and each.time:
+                rest = _name_rest(each, name)
+                if not each.is_measured and any_measured:
+                    rest += " (estimated)"
+                lines.setdefault(rest, []).append((x, each.time, each))
         drawn = {key: sorted(line, key=lambda p: p[0]) for key, line in lines.items()}
         drawn = _merge_equal({key: line for key, line in drawn.items() if len(line) > 1})
         if drawn:
@@ -276,13 +314,10 @@ def _draw_front(variants: Sequence[Swept]) -> _Drawing | None:
             groups.setdefault(each.workload, []).append(each)
     lines: dict[Hashable, list[tuple[float, float, Swept]]] = {}
     for group in groups.values():
-        memory, seconds = group[0].memory_bytes, group[0].seconds
-        if not memory or not seconds:
-            continue
-        lines[_describe_workload(group[0])] = [
-            ((each.memory_bytes or 0.0) / memory, (each.seconds or 0.0) / seconds, each)
-            for each in group
-        ]
+        if memory := group[0].memory_bytes:
+            lines[_describe_workload(group[0])] = [
+                ((each.memory_bytes or 0.0) / memory, each.ratio or 0.0, each) for each in group
+            ]
     shown = dict(list(lines.items())[:MOST_CURVES])
     if not shown:
         return None
@@ -330,7 +365,8 @@ def _mark(scale: Scale, write: Callable[[float], str]) -> tuple[Tick, ...]:
 
 
 def _write_numbers(variant: Swept) -> str:
-    return f"{units.seconds(variant.seconds)}, {units.size(variant.memory_bytes)}"
+    about = "measured " if variant.is_measured else ""
+    return f"{about}{units.seconds(variant.time)}, {units.size(variant.memory_bytes)}"
 
 
 def _make_scale(values: Sequence[float], start: float, end: float) -> Scale:

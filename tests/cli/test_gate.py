@@ -538,7 +538,7 @@ def test_options_that_contradict_each_other(gated: Any) -> None:
 def measuring(repository: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Both sides have the same code here, and are measured all the same."""
     configure('device = "cpu"\n[[checks]]\nscenario = "models/model.py:build"\n')
-    monkeypatch.setattr(pair, "_nothing_to_measure", lambda *_: False)
+    monkeypatch.setattr(pair, "has_same_code", lambda *_: False)
 
     def run(plan: str, *more: str) -> Any:
         monkeypatch.setenv("PERFCLI_FAKE", plan)
