@@ -19,6 +19,7 @@ from perfcli.model import Measured, Swept
 from perfcli.storing import timings
 from perfcli.sweep import measuring as sessions
 from perfcli.sweep.pareto import rank
+from perfcli.workflow import bench
 
 MIX = "triton.mix_order_reduction"
 WAYS = ("-p", "layers=1,2", "-o", f"{MIX}=unset,false")
@@ -124,7 +125,7 @@ def test_each_gpu_has_one_session_at_a_time(
 ) -> None:
     busy: Counter[int] = Counter()
     used: Counter[int] = Counter()
-    lock, real = threading.Lock(), sessions.measure
+    lock, real = threading.Lock(), bench.measure
 
     def watch(subject: Any, setting: Any, *rest: Any) -> Any:
         index = setting.asked.a_device

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perfcli.machine.environment import read_cpu_name
 from perfcli.measure import machine
 from perfcli.measure.nvml import Nvml
 from perfcli.model import DeviceState
@@ -15,8 +16,8 @@ CPUINFO = "processor\t: 0\nvendor_id\t: X\nmodel name\t: Fast CPU 3000 @ 2.0GHz\
 
 
 def test_the_cpus_name() -> None:
-    assert machine.read_cpu_name(CPUINFO) == "Fast CPU 3000 @ 2.0GHz"
-    assert machine.read_cpu_name("processor\t: 0\n") == platform.machine()
+    assert read_cpu_name(CPUINFO) == "Fast CPU 3000 @ 2.0GHz"
+    assert read_cpu_name("processor\t: 0\n") == platform.machine()
 
 
 @pytest.mark.parametrize(("personality", "fixed"), [("00040000\n", True), ("00000000\n", False)])
@@ -43,7 +44,7 @@ def test_a_cpu_worker_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
     found = machine.describe("cpu", threads=1, cpus=(0,))
     assert (found.torch, found.threads, found.cpus) == (torch.__version__, 1, (0,))
-    assert found.device == machine.read_cpu_name()
+    assert found.device == read_cpu_name()
     assert found.python == platform.python_version()
     assert found.variables["TORCHINDUCTOR_MAX_AUTOTUNE"] == "1"
     assert machine.describe("cpu").threads == torch.get_num_threads()
