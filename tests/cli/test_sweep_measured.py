@@ -206,6 +206,7 @@ def test_a_real_model_is_measured_on_the_cpu(
 ) -> None:
     """Without vectors a softmax takes several times as long."""
     monkeypatch.setenv("PERFCLI_FAKE", "0")
+    monkeypatch.delenv("PERFCLI_CACHE_DIR")
     typed = ("sweep", "softmax", "--preset", "smoke", "-o", "cpp.simdlen=unset,0", "--measure")
     result = perfcli(*typed, "--device", "cpu", "--budget", "1", "--json", "sweep.json")
     assert (result.code, result.out.splitlines()[0]) == (0, "2 variants: 2 compiled; 2 measured")
