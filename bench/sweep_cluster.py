@@ -142,6 +142,7 @@ def main() -> int:
     asked.add_argument("folder", type=Path)
     asked.add_argument("--real", action="store_true")
     typed = asked.parse_args()
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])  # wherever a process is started
     folder, real = typed.folder.absolute(), typed.real
     kill(folder / "killed-node", real, one_node)
     kill(folder / "killed-sweep", real, the_sweep)

@@ -15,7 +15,10 @@ def apply(
     ],
     program: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- PROGRAM ARGUMENT…]", help="What to run with the options."),
+        typer.Argument(
+            metavar="PROGRAM",
+            help="What to run with the options. Write -- before it: -- python train.py --batch 8",
+        ),
     ] = None,
     python: args.Python = None,
     quiet: args.Quiet = False,

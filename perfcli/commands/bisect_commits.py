@@ -8,15 +8,20 @@ import typer
 
 from perfcli.commands import _arguments as args
 from perfcli.console import documents
-from perfcli.errors import PerfcliError
 
 
 def bisect_commits(
+    good: Annotated[
+        str, typer.Argument(metavar="GOOD", help="A revision that is good, or an interpreter.")
+    ],
+    bad: Annotated[
+        str, typer.Argument(metavar="BAD", help="A revision that is bad, or the next interpreter.")
+    ],
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="GOOD BAD SCENARIO",
-            help="Two revisions, or interpreters in their order; then what is compiled.",
+            metavar="SCENARIO",
+            help="What is compiled. Before it may stand more interpreters, in their order.",
         ),
     ],
     metric: Annotated[
@@ -88,12 +93,7 @@ def bisect_commits(
 
     wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
     documents.check(wanted)
-    if len(words) < 3:
-        raise PerfcliError(
-            "the good version, the bad one and what is compiled are expected: perfcli "
-            f"bisect-commits main~40 main model.py:block; got {' '.join(words)}"
-        )
-    *versions, scenario = words
+    *versions, scenario = (good, bad, *words)
     options = CommitOptions(
         *(tuple(versions), tuple(option or ()), python, metric, first_parent),
         *(max_runs, budget, resume),

@@ -18,7 +18,7 @@ def history(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN|FILE|SCENARIO|DIR]",
+            metavar="RUN|FILE|SCENARIO|DIR",
             help="add: runs, JSON of compare or gate; site: a folder; merge: a history.",
         ),
     ] = None,
@@ -32,7 +32,9 @@ def history(
     ] = None,
     commit: Annotated[
         str | None,
-        typer.Option(metavar="REV", help="add: the revision that was compiled. [default: HEAD]"),
+        typer.Option(
+            metavar="REV", help="add: the revision that was compiled. [default: by its files]"
+        ),
     ] = None,
     label: Annotated[
         str | None,

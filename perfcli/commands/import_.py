@@ -16,7 +16,7 @@ from perfcli.errors import PerfcliError
 def import_(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", help="A trace, a folder of traces, torch's own folders."),
+        typer.Argument(metavar="PATH", help="A trace, a folder of traces, torch's own folders."),
     ],
     target: Annotated[
         str | None,

@@ -28,11 +28,11 @@ def kernels(
     action: Annotated[
         str | None,
         typer.Argument(
-            metavar="[check|bench|probe]", help="Check, time or sweep kernels; else show them."
+            metavar="check|bench|probe", help="Check, time or sweep kernels; else show them."
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A family, or a file that declares one.")
+        str | None, typer.Argument(metavar="NAME", help="A family, or a file that declares one.")
     ] = None,
     target: Targets = None,
     param: Params = None,

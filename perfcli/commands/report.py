@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def report(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN…", help="Stored runs; the first is the base.")
+        list[str], typer.Argument(metavar="RUN", help="Stored runs; the first is the base.")
     ],
     markdown: documents.Markdown = None,
     html: documents.Html = None,

@@ -15,9 +15,7 @@ from perfcli.errors import PerfcliError
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...", help="Claims, or beginnings of their names. [default: all]"
-        ),
+        typer.Argument(metavar="NAME", help="Claims, or beginnings of their names. [default: all]"),
     ] = None,
     listed: Annotated[
         bool, typer.Option("--list", help="List the claims; compile nothing.")

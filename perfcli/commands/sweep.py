@@ -23,7 +23,7 @@ def sweep(
     scenarios: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="SCENARIO|FILE.toml…",
+            metavar="SCENARIO|FILE.toml",
             help="Shipped names, path/to/file.py[:name][@REV], or a file that lists all of it.",
         ),
     ] = None,

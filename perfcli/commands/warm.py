@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 def warm(
-    what: Annotated[
-        str, typer.Argument(metavar="[start|status|stop]", help="What to do.")
-    ] = "start",
+    what: Annotated[str, typer.Argument(metavar="start|status|stop", help="What to do.")] = "start",
     python: args.Python = None,
     device: args.Device = None,
     idle: Annotated[

@@ -123,7 +123,10 @@ def _collect(
             inputs=run.inputs if run else (),
             label=label,
         ),
-        commit=describe_commit(commit or revision, Path.cwd(), run.sources if run else {}),
+        commit=describe_commit(
+            *(commit or revision, Path.cwd(), run.sources if run else {}),
+            created=head.get("created") or "",
+        ),
         created=head.get("created") or "",
         circumstances=dict(sorted(_list_circumstances(document, run))),
         run=digests.get("head", ""),

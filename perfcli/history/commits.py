@@ -18,9 +18,13 @@ _BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 """What CI calls the branch, where it checks out a commit without one."""
 
 
-def describe_commit(name: str, folder: Path, sources: Mapping[str, str]) -> Commit:
+def describe_commit(
+    name: str, folder: Path, sources: Mapping[str, str], created: str = ""
+) -> Commit:
     """Return what a revision of the repository around ``folder`` is; an empty one where there is no
-    repository and none was named. ``sources``: the files that were compiled, path to SHA-256.
+    repository and none was named. ``sources``: the files that were compiled, path to SHA-256, and
+    ``created`` when. Where none is named and these are not the files of what is checked out, it is
+    what was checked out then, if they are its files.
 
     Raises PerfcliError where the named revision is not in the repository.
     """
@@ -30,6 +34,11 @@ def describe_commit(name: str, folder: Path, sources: Mapping[str, str]) -> Comm
         if name:
             raise
         return Commit()
+    edited = _is_edited(root, commit, sources)
+    if edited and created and not name:
+        older = _ask(root, "rev-list", "-1", f"--before={created}", commit)
+        if older and not _is_edited(root, older, sources):
+            commit, edited = older, False
     shown = _ask(root, "show", "--no-patch", "--format=%s%n%ct", commit).splitlines()
     title, seconds = (shown[0], shown[-1]) if len(shown) > 1 else ("", shown[-1])
     shallow = _ask(root, "rev-parse", "--is-shallow-repository") == "true"
@@ -41,7 +50,7 @@ def describe_commit(name: str, folder: Path, sources: Mapping[str, str]) -> Comm
         depth=None if shallow else int(_ask(root, "rev-list", "--count", commit)),
         repository="" if shallow else min(roots),
         branch=_find_branch(root, name),
-        edited=_is_edited(root, commit, sources),
+        edited=edited,
     )
 
 

@@ -166,6 +166,9 @@ def _plot(asked: Asked, notes: Notes) -> int:
         from perfcli.history.page import render_plots
 
         output.write_text(render_plots([each.series for each in found]), asked.wanted.html)
+    if asked.quiet:
+        _print(asked, view.sum_up([one for each in found for one in each.series]))
+        return 0
     plain = not asked.wanted.stream.isatty()
     columns = _count_columns()
     for number, each in enumerate(found):
@@ -186,9 +189,10 @@ def _check(asked: Asked, notes: Notes) -> int:
     every = [each for several in held.values() for each in several]
     code = _judge(every)
     _write(asked, found, {"exit_code": code, "held": [_plain_held(each) for each in every]})
+    if asked.quiet:
+        _print(asked, view.sum_up_held(every))
+        return code
     for each in found:
-        if asked.quiet and all(h.verdict == "same" for h in held[each.subject.key]):
-            continue
         _print(asked, view.title_subject(each.subject, each.entries))
         for one in held[each.subject.key]:
             _print(asked, *view.describe_held(one, asked.limit))

@@ -127,6 +127,21 @@ def describe_held(held: Held, limit: float) -> Iterator[str]:
     yield f"        to   {name_point(ends)}"
 
 
+def sum_up_held(held: Sequence[Held]) -> str:
+    """Return one line about the ends of several series: the worst of them, and how many are no
+    worse."""
+    by_verdict = {name: [h for h in held if h.verdict == name] for name in ("worse", "unsure")}
+    gravest = by_verdict["worse"] or by_verdict["unsure"]
+    number = units.plural(len(held), "series", "series")
+    if not gravest:
+        return f"PASS   {number} no worse than at their best"
+    worst = max(gravest, key=lambda each: each.ratio or math.inf)
+    subject, of = worst.series.subject, units.plural(len(held), "series", "series")
+    why = worst.why if worst.verdict == "unsure" else f"{write_ratio(worst)} to its best"
+    text = f"{WORDS[worst.verdict]:<6} {len(gravest)} of {of}: {subject} {worst.series.name}: {why}"
+    return units.printable(text)
+
+
 def write_ratio(held: Held) -> str:
     """Return how the end stands to the best, as a change."""
     if held.ratio is None:

@@ -61,6 +61,9 @@ class Swept:
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     """The totals of its run that a comparison has, by the names of ``diff.metrics``."""
     compile_seconds: float | None = None
+    """Wall time, which depends on what else was compiled."""
+    compile_cpu_seconds: float | None = None
+    """Processor time, of all its processes."""
     ratio: float | None = None
     """Its time over that of the first variant of its workload that has one: measured where the
     workload is measured."""

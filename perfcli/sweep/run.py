@@ -140,6 +140,7 @@ def _finish(begun: Swept, obtained: Obtained | PerfcliError) -> Swept:
         high=step.high if step else None,
         metrics=_measure(run),
         compile_seconds=sum(run.compile_seconds.values()),
+        compile_cpu_seconds=run.compile_work.cpu_seconds if run.compile_work else None,
     )
 
 

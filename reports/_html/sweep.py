@@ -113,6 +113,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Swept], str]], ...] = (
     ("moved", lambda each: units.size(each.metrics.get("bytes_moved"))),
     ("spilled", lambda each: units.count(each.metrics.get("spilled_words"))),
     ("compiled in", lambda each: units.seconds(each.compile_seconds)),
+    ("compile time", lambda each: units.seconds(each.compile_cpu_seconds)),
 )
 
 

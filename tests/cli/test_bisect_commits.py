@@ -289,7 +289,6 @@ def test_interpreters(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, tmp_pat
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        (("main", "model.py:block"), "the good version, the bad one and what is compiled are"),
         (("main", "main", "model.py:block"), "main and main are the same commit"),
         (("main", "main~1", "model.py:block"), "are they the wrong way round"),
         (("nowhere", "main", "model.py:block"), "has no revision 'nowhere'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from handmade_history import series
 from msgspec import structs
 
+from perfcli.history.commits import describe_commit
 from perfcli.history.page import render_plots
 
 MORE_READS = "triton.mix_order_reduction_max_reads=1000"
@@ -84,6 +86,39 @@ def test_a_quiet_listing_is_one_line(grown: Any) -> None:
         r"1 series of 1 scenario: 1 change point, the last of spilled words: 0 → 46 at \w{12} .*\n",
         found.out,
     )
+
+
+def test_quiet_drawings_and_checks_are_one_line(grown: Any) -> None:
+    assert grown("history", "plot", "-q").out == grown("history", "show", "-q").out
+    found = grown("history", "check", "-q")
+    assert (found.code, len(found.out.splitlines())) == (1, 1)
+    assert re.match(r"WORSE  \d of \d series: softmax .*: ", found.out), found.out
+    passed = grown("history", "check", "-q", "--last", "2")
+    assert passed.code == 0
+    assert re.fullmatch(r"PASS   \d series no worse than at their best\n", passed.out)
+
+
+def test_an_older_run_is_of_the_commit_that_had_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    for year in (2020, 2022, 2024):
+        Path("model.py").write_text(f"YEAR = {year}")
+        subprocess.run(["git", "add", "model.py"], check=True)
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"{year}-01-01T00:00:00Z")
+        commit(f"Year {year}")
+
+    def name(content: str, created: str) -> tuple[str, bool]:
+        sources = {str(tmp_path / "model.py"): hashlib.sha256(content.encode()).hexdigest()}
+        found = describe_commit("", tmp_path, sources, created)
+        return found.title, found.edited
+
+    assert name("YEAR = 2022", "2023-05-01T00:00:00Z") == ("Year 2022", False)
+    assert name("YEAR = 2020", "2021-05-01T00:00:00Z") == ("Year 2020", False)
+    assert name("YEAR = 2024", "2021-05-01T00:00:00Z") == ("Year 2024", False)
+    assert name("YEAR = 2020", "2023-05-01T00:00:00Z") == ("Year 2024", True)
+    assert name("edited", "2019-05-01T00:00:00Z") == ("Year 2024", True)
 
 
 def test_one_table_as_csv_and_json(grown: Any) -> None:

@@ -7,9 +7,21 @@ from importlib import import_module
 from typing import get_type_hints
 
 import pytest
-from typer.models import OptionInfo
+from typer.models import ArgumentInfo, OptionInfo
 
 from perfcli.cli import NAMES, name_module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_argument_is_one_word_that_the_usage_line_repeats(name: str) -> None:
+    """The usage line adds brackets, and ``...`` to what may be there several times."""
+    module = name_module(name)
+    command = getattr(import_module(f"perfcli.commands.{module}"), module)
+    for hint in get_type_hints(command, include_extras=True).values():
+        for each in getattr(hint, "__metadata__", ()):
+            if isinstance(each, ArgumentInfo):
+                assert not set("[]{}… ") & set(each.metavar or "")
+                assert "..." not in (each.metavar or "")
 
 
 @pytest.mark.parametrize("name", NAMES)
