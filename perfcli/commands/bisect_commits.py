@@ -93,9 +93,9 @@ def bisect_commits(
 
     wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
     documents.check(wanted)
-    *versions, scenario = (good, bad, *words)
+    versions, scenario = (good, bad, *words[:-1]), words[-1]
     options = CommitOptions(
-        *(tuple(versions), tuple(option or ()), python, metric, first_parent),
+        *(versions, tuple(option or ()), python, metric, first_parent),
         *(max_runs, budget, resume),
     )
     question = Question(
