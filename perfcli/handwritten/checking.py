@@ -44,7 +44,7 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
 def _check_interpreted(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
     import torch
 
-    interpreter.round_to_nearest()
+    interpreter.prepare()
     torch.set_num_threads(1)  # before the fork: its threads would not survive it
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(max(request.jobs, 1), mp_context=context)

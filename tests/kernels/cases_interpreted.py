@@ -11,12 +11,12 @@ import sys
 os.environ["TRITON_INTERPRET"] = "1"
 
 from perfcli.handwritten.checking import _check_case, plan_case
-from perfcli.handwritten.interpreter import round_to_nearest
+from perfcli.handwritten.interpreter import prepare
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model.kernel_work import CheckRequest
 
-round_to_nearest()
+prepare()
 NAME = sys.argv[1]
 FAMILY = registry.family(NAME)
 for number in json.loads(sys.argv[2]):

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from perfcli.handwritten.data import arrange
-from perfcli.handwritten.interpreter import round_to_nearest
+from perfcli.handwritten.interpreter import prepare
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import Case, Data, Problem
@@ -32,7 +32,7 @@ SMALL = replace(H200, sm_count=2)
 """So small that a part is several tiles even of few rows."""
 
 
-round_to_nearest()
+prepare()
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -19,14 +19,14 @@ from typing import Any
 import torch
 
 from perfcli.handwritten.data import make_inputs
-from perfcli.handwritten.interpreter import round_to_nearest
+from perfcli.handwritten.interpreter import prepare
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import Case, Problem, Tolerance
 
 FAMILY = registry.family(sys.argv[1])
 CODE = import_module(FAMILY.code)
-round_to_nearest()
+prepare()
 
 
 def excess(found: torch.Tensor, expected: torch.Tensor, allowed: Tolerance) -> float:

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import perfcli.operators
 from perfcli.errors import PerfcliError
+from perfcli.handwritten.interpreter import prepare
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -32,7 +33,7 @@ RAW = torch.ops.perfcli
 _operator_calls = import_module("perfcli.kernels._operators.calls")
 EPS = 1e-5
 ROUNDING = {torch.float32: 2.0**-18, torch.bfloat16: 2.0**-6, torch.float16: 2.0**-9}
-"""Of the largest value: a few roundings of the dtype, and the interpreter cuts bfloat16 off."""
+"""Of the largest value: a few roundings of the dtype."""
 
 
 def rows(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -462,6 +463,8 @@ CHECKS: dict[str, Callable[[], str]] = {
 }
 
 if __name__ == "__main__":
+    if INTERPRETED:
+        prepare()
     warnings.simplefilter("ignore")  # of NumPy, about the infinities that kernels subtract
     for check, run in CHECKS.items():
         if not any(word in check for word in sys.argv[1:] or ("",)):

@@ -1,4 +1,4 @@
-"""float32 to bfloat16 as a GPU does it: to the nearest, ties to even."""
+"""float32 to bfloat16 as a GPU does it: to the nearest, ties to even; and reductions by halves."""
 
 from __future__ import annotations
 
@@ -56,25 +56,50 @@ def test_nan_stays_nan_and_bits_widen_exactly() -> None:
 
 KERNEL = """
 import torch, triton, triton.language as tl
-from perfcli.handwritten.interpreter import round_to_nearest
+from perfcli.handwritten.interpreter import prepare
 
-round_to_nearest()
-round_to_nearest()
+prepare()
+prepare()
 
 @triton.jit
 def narrow(x, y, n: tl.constexpr):
     at = tl.arange(0, n)
     tl.store(y + at, tl.load(x + at).to(tl.bfloat16))
 
+@triton.jit
+def both(low, high, other_low, other_high):
+    return tl.minimum(low, other_low), tl.maximum(high, other_high)
+
+@triton.jit
+def range_of(x, axis: tl.constexpr, keep: tl.constexpr):
+    return tl.reduce((x, x), axis, both, keep_dims=keep)
+
+@triton.jit
+def ranges(x, y, n: tl.constexpr, m: tl.constexpr):
+    row, column = tl.arange(0, n), tl.arange(0, m)
+    tile = tl.load(x + row[:, None] * m + column[None, :])
+    low, high = range_of(tile, 0, False)
+    tl.store(y + column, high - low)
+    low, high = range_of(tile, 1, True)
+    tl.store(y + m + row[:, None], high - low)
+    low, high = range_of(tile, None, False)
+    tl.store(y + m + n, high - low)
+    tl.store(y + m + n + 1, tl.sum(tl.sum(tile, axis=0), axis=0))
+
 x = torch.randn(64)
 y = torch.empty(64, dtype=torch.bfloat16)
 narrow[(1,)](x, y, 64)
 assert torch.equal(y, x.to(torch.bfloat16))
+given = torch.arange(32).roll(5).view(4, 8)
+found = torch.zeros(14, dtype=torch.int64)
+ranges[(1,)](given, found, 4, 8)
+right = [given.amax(d) - given.amin(d) for d in (0, 1)]
+assert torch.equal(found, torch.cat([*right, torch.tensor([31, 31 * 16])])), found
 print("equal")
 """
 
 
-def test_a_kernel_in_the_interpreter_rounds_as_torch_does(
+def test_a_kernel_in_the_interpreter_computes_what_torch_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
