@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 # Nobody wants a bar that flashes by.
 PATIENCE_SECONDS = 2.0
+# By then a command that has to wait for a process says so.
+FIRST_WORD_SECONDS = 1.0
+STARTING = "starting Python with torch"
 # A log hears of a phase when it begins, then after so long, twice as long, and so on.
 FIRST_GAP_SECONDS = 15.0
 # Cases or kernels that have to be done before an estimate means anything.
@@ -73,11 +77,17 @@ class LiveDisplay:
 
     _bar: rich.progress.Progress | None = None
 
+    _first: FirstWord | None = None
+    """What is shown until something is told."""
+
     def __enter__(self) -> Self:
+        if self._first is not None:
+            self._first.start()
         return self
 
     def hide(self) -> None:
         """Take it off the terminal until something is told again."""
+        self._end_first()
         if self._drawn is not None:
             self._drawn.stop()
             self._drawn = self._bar = None
@@ -88,16 +98,55 @@ class LiveDisplay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end_first()
         if self._drawn is not None:
             self._drawn.stop()
 
+    def _end_first(self) -> None:
+        if self._first is not None:
+            self._first.end()
+            self._first = None
+
+
+class FirstWord(threading.Timer):
+    """Says what is waited for before anything is told, unless it is ended before."""
+
+    def __init__(self, text: str, notes: Notes) -> None:
+        super().__init__(FIRST_WORD_SECONDS, self._say)
+        self.daemon = True
+        self._text, self._notes = text, notes
+        self._lock = threading.Lock()
+        self._ended = notes.quiet
+        self._bar: rich.progress.Progress | None = None
+
+    def _say(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            if not sys.stderr.isatty():
+                self._notes.say(self._text)
+                return
+            self._bar = start_bar()
+            self._bar.start()
+            self._bar.add_task(self._text, total=None)
+
+    def end(self) -> None:
+        """Take it off the terminal, or never say it."""
+        self.cancel()
+        with self._lock:
+            self._ended = True
+            if self._bar is not None:
+                self._bar.stop()
+
 
 class Reporter(LiveDisplay):
-    """Shows how far each named request has come; a context manager, called for each event."""
+    """Shows how far each named request has come; a context manager, called for each event.
+    ``first`` is said where nothing is told for a second."""
 
-    def __init__(self, names: Sequence[str], notes: Notes) -> None:
+    def __init__(self, names: Sequence[str], notes: Notes, first: str = "") -> None:
         self._names = names
         self._notes = notes
+        self._first = FirstWord(first, notes) if first else None
         self._started = time.monotonic()
         self._phases: dict[tuple[int, str], _Pace] = {}
         self._bar: rich.progress.Progress | None = None
@@ -111,6 +160,7 @@ class Reporter(LiveDisplay):
         pace = self._phases.setdefault((event.request, event.phase), _Pace(now, event.done))
         if self._notes.quiet or now - self._started < PATIENCE_SECONDS:
             return
+        self._end_first()
         text = f"{self._names[event.request]}: {_name_phase(event)}{pace.estimate(event, now)}"
         if sys.stderr.isatty():
             self._show_bar(event, text)

@@ -14,6 +14,8 @@ from perfcli.console.notes import (
     FIRST_GAP_SECONDS,
     LEAST_DONE,
     PATIENCE_SECONDS,
+    STARTING,
+    FirstWord,
     LiveDisplay,
     Notes,
     Reporter,
@@ -32,7 +34,7 @@ MANY = 6
 
 def watch(names: Sequence[str], notes: Notes) -> Reporter | Tally:
     """Return what shows the progress of requests with these names."""
-    return Tally(names, notes) if len(names) > MANY else Reporter(names, notes)
+    return Tally(names, notes) if len(names) > MANY else Reporter(names, notes, STARTING)
 
 
 class Tally(LiveDisplay):
@@ -43,6 +45,7 @@ class Tally(LiveDisplay):
         self._names = names
         self._notes = notes
         self._word = done
+        self._first = FirstWord(STARTING, notes)
         self._began = time.monotonic()
         self._next_said = self._began + PATIENCE_SECONDS
         self._gap = FIRST_GAP_SECONDS
@@ -58,6 +61,8 @@ class Tally(LiveDisplay):
         if self._notes.quiet:
             return
         now = time.monotonic()
+        if sys.stderr.isatty() or now >= self._next_said:
+            self._end_first()
         if sys.stderr.isatty():
             self._show_bar(now)
         elif now >= self._next_said:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from perfcli.console.notes import Notes, Reporter
+from perfcli.console.notes import STARTING, Notes, Reporter
 from perfcli.errors import Interrupted, OutOfMemory, PerfcliError
 from perfcli.fake.measuring import FakeStarter
 from perfcli.interleave import alternating, environments
@@ -345,7 +345,7 @@ def measure(
         if place is None:
             place = open_bench(setting, jobs, context.timeout)
             own.callback(place.close)
-        progress = own.enter_context(Reporter(names, context.notes))
+        progress = own.enter_context(Reporter(names, context.notes, STARTING))
         watch = Watch(opening, progress, context.notes, context)
         watch.servers = place.servers
         measured = _race_watched(plan, place, watch, _Referee(subject, plan, setting))

@@ -17,7 +17,7 @@ from handmade import rewrite
 import perfcli as package
 from perfcli import cli, commands
 from perfcli.commands import compare
-from perfcli.console.notes import Notes, Reporter
+from perfcli.console.notes import STARTING, Notes, Reporter
 from perfcli.machine import environment, own_code
 from perfcli.machine.environment import hash_value
 from perfcli.model import Bundle
@@ -398,6 +398,35 @@ def test_progress_keeps_quiet_for_two_seconds_then_says_each_phase_once(
         "base: building and tracing the model (3 s)",
         "head: compiling kernels (9 s)",
     ]
+
+
+@pytest.mark.parametrize(("quiet", "terminal"), [(False, False), (False, True), (True, False)])
+def test_what_is_waited_for_is_said_before_anything_is_told(
+    quiet: bool, terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("perfcli.console.notes.FIRST_WORD_SECONDS", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    with Reporter(["base"], Notes(quiet), STARTING) as progress:
+        waited = progress._first
+        assert waited is not None
+        waited.join()
+    said = capsys.readouterr().err
+    assert said == "" if quiet else "starting Python with torch" in said
+    assert terminal or said in ("", "starting Python with torch\n")
+
+
+def test_nothing_is_waited_for_once_something_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("perfcli.console.notes.PATIENCE_SECONDS", 0.0)
+    with Reporter(["base"], Notes(False), STARTING) as progress:
+        waited = progress._first
+        progress(Progress(0, "trace"))
+        assert waited is not None
+        waited.join()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("base: building and tracing the model")
 
 
 def test_what_takes_long_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
