@@ -64,7 +64,8 @@ def _own_name(name: str, source: str) -> str:
 def _key_of(kernel: KernelFacts, text: KernelText) -> tuple[object, ...]:
     """Return what a kernel's binaries, and the work of its launches, depend on."""
     numbers = sorted({**kernel.sizes, **kernel.scalars}.items())
-    return text.name, text.source, tuple(numbers)
+    # Inductor numbers kernels: one more shifts the names of all that follow.
+    return text.source.replace(text.name, "kernel"), tuple(numbers)
 
 
 class Forge:
@@ -198,6 +199,10 @@ class Forge:
         be."""
         before = self._unread.is_read(self.space.settings(frozenset()), name)
         return not before and self._unread.is_read(base, name) is not False
+
+    def can_infer(self, settings: Settings) -> bool:
+        """Return whether its class needs no compiling, by what is known now."""
+        return self._unread.code_of(settings) is not None
 
     def _infer(self, settings: Settings) -> None:
         """Note its class if that needs no compiling."""

@@ -29,6 +29,10 @@ class Space:
     bad: Mapping[str, Settings]
     variables: frozenset[str] = frozenset()
     """Names that are environment variables."""
+    helped: Subset = frozenset()
+    """Changes that made models faster before, by estimate or measured."""
+    idle: Subset = frozenset()
+    """Changes that left the kernels of all these models as they were."""
 
     def settings(self, subset: Subset) -> dict[str, OptionValue]:
         made = [change for change in self.changes if change.key in subset]
@@ -43,6 +47,21 @@ class Space:
         options = {n: v for n, v in settings.items() if n not in self.variables}
         env = {n: str(v) for n, v in settings.items() if n in self.variables}
         return Variant("", options, env, python)
+
+    def group(self, keys: Iterable[str], most: int) -> list[Subset]:
+        """Return sets of at most so many of the changes, each of changes that can be made
+        together."""
+        groups: list[tuple[list[str], dict[str, OptionValue]]] = []
+        for key in keys:
+            made = self.bad[key]
+            for members, settings in groups:
+                if len(members) < most and _agree(settings, made):
+                    members.append(key)
+                    settings |= made
+                    break
+            else:
+                groups.append(([key], dict(made)))
+        return [frozenset(members) for members, _ in groups]
 
     @property
     def everything(self) -> Subset:
@@ -81,6 +100,7 @@ def of_catalogue(choices: Iterable[InstalledKnob], base: Variant) -> Space:
     """
     own: dict[str, Any] = {**base.env, **base.options}
     changes, made = [], {}
+    helped, idle = set(), set()
     for choice in choices:
         name = choice.knob.name
         default = choice.entry.value
@@ -91,7 +111,16 @@ def of_catalogue(choices: Iterable[InstalledKnob], base: Variant) -> Space:
             change = OptionChange(name, now, value, 0 if choice.knob.documented else 1)
             changes.append(change)
             made[change.key] = {**choice.knob.only_with, name: value}
-    return Space(tuple(changes), own, made, frozenset(base.env))
+            if choice.knob.has_helped(value):
+                helped.add(change.key)
+            if choice.knob.was_idle(value):
+                idle.add(change.key)
+    variables = frozenset(base.env)
+    return Space(tuple(changes), own, made, variables, frozenset(helped), frozenset(idle))
+
+
+def _agree(one: Settings, other: Settings) -> bool:
+    return all(value == one[name] for name, value in other.items() if name in one)
 
 
 # --- two installations -------------------------------------------------------------------------

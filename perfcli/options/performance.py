@@ -68,6 +68,18 @@ class PerformanceKnob:
     needs_device: bool = False
     """Whether it can't be compiled, or decides nothing, where there is no device."""
     alters: Alters = ""
+    helped: tuple[OptionValue, ...] = ()
+    """Those of ``values`` that made one of the models of ``bench/tune.py`` faster, by estimate or
+    measured: they are tried first."""
+    idle: tuple[OptionValue, ...] = ()
+    """Those of ``values`` that left the kernels of all these models as they were: many of them are
+    tried at once."""
+
+    def has_helped(self, value: OptionValue) -> bool:
+        return _has(self.helped, value)
+
+    def was_idle(self, value: OptionValue) -> bool:
+        return _has(self.idle, value)
 
     @property
     def is_static(self) -> bool:
@@ -162,6 +174,7 @@ def _list_patches() -> Iterator[PerformanceKnob]:
                 documented=True,
                 since="patch",
                 sources=patch.sources,
+                helped=patch.values,
             )
 
 
@@ -201,6 +214,11 @@ def _worth_trying(knob: PerformanceKnob, entry: InductorOption) -> Iterator[Opti
             yield value
 
 
+def _has(values: Iterable[OptionValue], value: OptionValue) -> bool:
+    """Return whether a value is among others; 1, 1.0 and true are three values."""
+    return any(type(each) is type(value) and each == value for each in values)
+
+
 def _check(knob: PerformanceKnob, where: str) -> None:
     problems = {
         "values is empty": not knob.values,
@@ -211,6 +229,9 @@ def _check(knob: PerformanceKnob, where: str) -> None:
         "sources needs addresses": not knob.sources or not all(map(_is_address, knob.sources)),
         "range is not from low to high": knob.range is not None and knob.range[0] >= knob.range[1],
         "only_with names the knob itself": knob.name in knob.only_with,
+        "helped or idle names no value of it": not all(
+            _has(knob.values, value) for value in (*knob.helped, *knob.idle)
+        ),
         "values lie outside of range": not all(_lies_in(knob.range, v) for v in knob.values),
     }
     for problem, found in problems.items():

@@ -42,6 +42,16 @@ class Best:
             self.subset = subset
         return answer
 
+    def split_unless_same(self, subset: Subset, answer: Answer) -> list[Subset]:
+        """Return halves of several changes where they change the code, or do not compile. Where
+        they leave it as it is, each of them does: take that for its answer."""
+        if self.baseline is not None and changes_code(self.baseline, answer) is False:
+            self.seen |= {frozenset({key}): answer for key in subset}
+            return []
+        keys = self.ordered(subset)
+        middle = (len(keys) + 1) // 2
+        return [frozenset(keys[:middle]), frozenset(keys[middle:])]
+
     def _is_better(self, subset: Subset) -> bool:
         """Return whether it is better than the best so far; as good with fewer changes is
         better."""

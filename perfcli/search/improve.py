@@ -52,19 +52,23 @@ def find_best(
     lower_is_better: bool = True,
     most_pairs: int = MOST_PAIRS,
     sums_only: bool = False,
+    first: Subset = frozenset(),
+    together: Sequence[Subset] = (),
     may_matter: MayMatter = lambda base, name: True,
 ) -> Search[Subset, Improvement]:
     """Find the best set of changes. ``catalogue``: an option may be there with several values; a
     set has one at most. ``sums_only``: changes that do nothing alone are left out, and pairs; of
-    those that do harm alone, ``most_pairs`` are tried on top of what helps. ``may_matter``: whether
-    an option that changes no code alone is worth trying on top of a single change; on top of what
+    those that do harm alone, ``most_pairs`` are tried on top of what helps. Then ``first`` are
+    tried, alone and with each other, before the rest, and the changes of each of the sets
+    ``together`` alone only where all of them at once change the code. ``may_matter``: whether an
+    option that changes no code alone is worth trying on top of a single change; on top of what
     helps or does nothing alone all are tried. Answers need a ``value``; their outcome counts where
     it is "unresolved". Where the code without any change has no value the search ends there."""
     wants_lower = lower_is_better == (direction == "improve")
     best = Best({change.key: change for change in sort_changes(catalogue)}, wants_lower)
     try:
         if sums_only:
-            yield from _search_sums(best, most_pairs)
+            yield from _search_sums(best, most_pairs, first, together)
         else:
             yield from _search(best, most_pairs, may_matter)
     except Stopped as stop:
@@ -72,10 +76,16 @@ def find_best(
     return best.result()
 
 
-def _search_sums(best: Best, most_more: int) -> Search[Subset, None]:
-    yield from _try_alone(best)
+def _search_sums(
+    best: Best, most_more: int, first: Subset, together: Sequence[Subset]
+) -> Search[Subset, None]:
+    yield from _try_alone(best, [frozenset({key}) for key in best.ordered(first)])
     if best.gain(frozenset()) is None:
         return
+    yield from _try_helpful(best)
+    known = first.union(*together)
+    rest = [frozenset({key}) for key in best.changes if key not in known]
+    yield from _try_alone(best, [*together, *rest])
     yield from _try_helpful(best)
     others = tuple(key for key in best.by_gain() if key not in best.subset and best.alone(key))
     yield from _try_one_more(best, best.subset, others, len(best.seen) + most_more)
@@ -83,7 +93,7 @@ def _search_sums(best: Best, most_more: int) -> Search[Subset, None]:
 
 
 def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset, None]:
-    yield from _try_alone(best)
+    yield from _try_alone(best, [frozenset({key}) for key in best.changes])
     if best.gain(frozenset()) is None:
         return
     yield from _try_helpful(best)
@@ -100,19 +110,24 @@ def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset
     yield from minimise(best)
 
 
-def _try_alone(best: Best) -> Search[Subset, None]:
-    """Try no change, and where that has a value each change alone. They are compiled in any order:
+def _try_alone(best: Best, subsets: Sequence[Subset]) -> Search[Subset, None]:
+    """Try no change, and where that has a value each of the sets: single changes, or several at
+    once, of which halves are tried where they change the code. They are compiled in any order:
     after a stop those that were are taken in."""
-    singles = tuple(frozenset({key}) for key in best.changes)
-    yield from best.ask(frozenset(), singles, "without any change")
+    yield from best.ask(frozenset(), tuple(subsets), "without any change")
     if best.gain(frozenset()) is None:
         return
     stopped: Stopped | None = None
-    for at, single in enumerate(singles):
+    left = list(subsets)
+    while left:
+        subset = left.pop(0)
         try:
-            yield from best.ask(single, singles[at + 1 :], "each change alone")
+            answer = yield from best.ask(subset, tuple(left), "each change alone")
         except Stopped as stop:
             stopped = stop
+            continue
+        if len(subset) > 1:
+            left += best.split_unless_same(subset, answer)
     if stopped is not None:
         raise stopped
 
