@@ -8,13 +8,14 @@
 single options that generate code of their own; models whose answer is there are left out, and
 searches that were ended go on (what they know is kept beside FILE). No GPU is used, wherever it
 runs. ``--measure`` takes that file, and needs torch with CUDA and perfcli's sources, no network.
-Each model has a process, which compiles the default, the chosen options, other sets that came near
-and all single options, those that may gain most first; they take turns on the device when launch
-configurations are chosen. Once all are compiled, or two thirds of the seconds are spent, one
-process after the other has the device to itself: it times its variants round by round in random
-order, by the sum of its kernels' times (torch.profiler), generated ones and all.
-``coordinate_descent_tuning`` and ``max_autotune`` are compiled and timed beside them, with the
-seconds that they take to be tuned, during which a device is held.
+A model has a process, a large one several, which share its variants: the chosen options, other sets
+that came near, and all single options, those that may gain most first. A process compiles its
+model's default and one variant after the other. When launch configurations are chosen, and when a
+variant is timed, it has the device to itself: round by round the default and the variant take turns
+in random order, by the sum of their kernels' times (torch.profiler), generated ones and all. What
+is measured is written as it comes. For the models of ``SEARCHED_HERE``, which call no library,
+``coordinate_descent_tuning`` and ``max_autotune`` are timed as well, with the seconds that they
+take to be tuned, during which a device is held.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import geometric_mean
@@ -44,13 +45,14 @@ SEARCHES = {
     "max-autotune": {"max_autotune": True, "coordinate_descent_tuning": True},
 }
 """What tunes on the device alone; ``mode="max-autotune"`` sets both options."""
-LONGEST = 40.0
-"""Seconds that one of these may take for a model: it is not begun with less."""
+SEARCHED_HERE = ("softmax", "softmax-training", "cross-entropy", "column-sum")
 MOST_WRONG = 0.05
 """The most by which a result may differ from the default's, as a part of the largest there: several
 roundings to bfloat16."""
-FIRST = 12
-"""Sets that are compiled before these."""
+MOST_FOR_ONE = 40
+"""Single options that one process compiles; of a model with more three share them."""
+GRACE = 5.0
+"""Seconds after the end in which a process may still write what it has."""
 
 # --- without a GPU ----------------------------------------------------------------------------
 
@@ -97,40 +99,45 @@ def with_root() -> dict[str, str]:
 # --- on the GPU: one model ---------------------------------------------------------------------
 
 
-def variants_of(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield names and options, what matters most first."""
-    yield "default", {}
-    if found["options"]:
-        yield "chosen", found["options"]
+def variants_of(name: str, found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return options by name, what matters most first."""
+    variants = {"chosen": found["options"]} if found["options"] else {}
     alone = sorted(found["alone"], key=lambda each: each["estimated"]["low"])
-    for number, each in enumerate([*found["tried"], *alone]):
-        if number == FIRST:
-            yield "coordinate descent", SEARCHES["coordinate descent"]
+    for each in (*found["tried"], *alone):
         if each["options"] != found["options"]:
-            yield name_set(each["options"]), each["options"]
-    yield "max-autotune", SEARCHES["max-autotune"]
+            variants[name_set(each["options"])] = each["options"]
+    return variants | (SEARCHES if name in SEARCHED_HERE else {})
 
 
 def name_set(options: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={json.dumps(value)}" for name, value in options.items())
 
 
-def measure_one(name: str, found: Mapping[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
-    """Compile and time the variants of one model. Times are those of ``time.monotonic``, which all
-    processes of a machine share. A line on stdin gives the device, until the time that it says."""
+def count_parts(found: Mapping[str, Any]) -> int:
+    return 1 if len(found["alone"]) <= MOST_FOR_ONE else 3
+
+
+def measure_part(name: str, part: int, found: Mapping[str, Any], asked: argparse.Namespace) -> None:
+    """Compile and time every so-manieth variant of one model until the end, a time of
+    ``time.monotonic``, which all processes of a machine share; write what is known after each."""
     import tune_device
 
     model = next(each for each in MODELS if each.name == name)
-    ready_by = float(asked.ready_by)
+    variants = [*variants_of(name, found).items()][part :: count_parts(found)]
+    path = part_file(asked.out, name, part)
     with tune_device.lend(model, str(asked.out.with_suffix(".turn"))) as device:
-        for label, options in variants_of(found):
-            least = LONGEST if label in SEARCHES else 0.0
-            if label in device.ready:
-                continue
-            if time.monotonic() < ready_by - least or label in ("default", "chosen"):
-                device.prepare(label, options, label in SEARCHES)
-        print("ready", flush=True)
-        return device.measure(float(sys.stdin.readline()))
+        device.prepare_default()
+        for label, options in variants:
+            if time.monotonic() > asked.end:
+                break
+            searches = label in SEARCHES
+            is_end = searches or label == "chosen"
+            device.try_variant(label, options, is_end=is_end, searches=searches)
+            path.write_text(json.dumps(device.found))
+
+
+def part_file(out: Path, name: str, part: int) -> Path:
+    return out.with_name(f"{out.stem}-{name}-{part}.json")
 
 
 # --- on the GPU: all of them -------------------------------------------------------------------
@@ -138,38 +145,34 @@ def measure_one(name: str, found: Mapping[str, Any], asked: argparse.Namespace) 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
     began = time.monotonic()
+    asked.end = began + asked.seconds
     found = json.loads(asked.measure.read_text())
-    ready_by, end = began + asked.seconds * 0.62, began + asked.seconds
-    workers = [(name, start(name, asked, ready_by)) for name in found]
-    result: dict[str, Any] = {"models": {}, "search": found}
-    for name, worker in workers:
-        assert worker.stdout
-        if "ready\n" not in iter(worker.stdout.readline, ""):
-            print(f"{name}: ended before it was ready, see its log", flush=True)
-    prepared = time.monotonic() - began
-    for number, (name, worker) in enumerate(workers):
-        share = (end - time.monotonic()) / (len(workers) - number)
+    parts = [(name, part) for name, each in found.items() for part in range(count_parts(each))]
+    workers = {each: start(*each, asked) for each in parts}
+    for (name, part), worker in workers.items():
         try:
-            out, _ = worker.communicate(f"{time.monotonic() + share}\n", timeout=max(share, 1) + 20)
-            result["models"][name] = json.loads(out.splitlines()[-1])
-        except (subprocess.TimeoutExpired, ValueError, IndexError, BrokenPipeError) as error:
+            worker.wait(max(asked.end + GRACE - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
             worker.kill()
-            print(f"{name}: {type(error).__name__}", flush=True)
-        asked.out.write_text(json.dumps(result, indent=1))  # as far as it came
-    result["seconds"] = {"prepared": prepared, "all": time.monotonic() - began}
+            worker.wait()
+        if worker.returncode:
+            print(f"{name} {part}: ended with {worker.returncode}, see its log", flush=True)
+    models: dict[str, Any] = {name: {} for name in found}
+    for name, part in parts:
+        path = part_file(asked.out, name, part)
+        models[name] |= json.loads(path.read_text()) if path.exists() else {}
+    seconds = time.monotonic() - began
+    result = {"models": models, "search": found, "seconds": seconds}
     asked.out.write_text(json.dumps(result, indent=1))
     return result
 
 
-def start(name: str, asked: argparse.Namespace, ready_by: float) -> subprocess.Popen[str]:
-    log = asked.out.with_name(f"{asked.out.stem}-{name}.log").open("w")
-    command = [sys.executable, __file__, "--measure", str(asked.measure), "--model", name]
-    command += ["--ready-by", str(ready_by), "--out", str(asked.out)]
+def start(name: str, part: int, asked: argparse.Namespace) -> subprocess.Popen[bytes]:
+    log = asked.out.with_name(f"{asked.out.stem}-{name}-{part}.log").open("w")
+    command = [sys.executable, __file__, "--measure", str(asked.measure), "--out", str(asked.out)]
+    command += ["--model", name, "--part", str(part), "--end", str(asked.end)]
     environment = {**with_root(), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-        env=environment,
-    )  # fmt: skip
+    return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
 
 # --- the table ---------------------------------------------------------------------------------
@@ -178,9 +181,9 @@ def start(name: str, asked: argparse.Namespace, ready_by: float) -> subprocess.P
 def table(result: Mapping[str, Any]) -> str:
     rows = [row for name, each in result["models"].items() if (row := row_of(name, each, result))]
     lines = [
-        "| model | options | estimated | measured | all kernels | best single | share of its gain "
-        "| coordinate descent | max-autotune |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| model | options | estimated | measured | all kernels | single options measured "
+        "| best one | share of its gain | coordinate descent | max-autotune |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += ["| " + " | ".join(row["cells"]) + " |" for row in rows]
     chosen = [row["chosen"] for row in rows]
@@ -207,30 +210,28 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def row_of(name: str, each: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any] | None:
-    right = {label: variant for label, variant in each.items() if is_right(variant)}
-    times = {label: variant for label, variant in right.items() if variant.get("generated")}
-    if "default" not in times:
-        return None
-    base = times["default"]
-    eager = [label for label, variant in right.items() if variant.get("generated") == 0]
-    if eager:
+    times = {n: v for n, v in each.items() if is_right(v) and v.get("generated")}
+    if eager := [label for label, variant in each.items() if variant.get("generated") == 0]:
         print(f"{name}: no generated kernel was seen of {', '.join(eager)}", file=sys.stderr)
-    gain = {label: base["generated"] / v["generated"] for label, v in times.items()}
+    gain = {label: v["default_generated"] / v["generated"] for label, v in times.items()}
     found = result["search"][name]
     alone = [name_set(single["options"]) for single in found["alone"]]
     singles = {name: gain[name] for name in alone if name in gain}
-    if (options := name_set(found["options"])) in alone and "chosen" in gain:
+    options = name_set(found["options"])
+    if options in alone and "chosen" in gain:
         singles[options] = gain["chosen"]
+    if not gain or (options and "chosen" not in gain):
+        return None
     best = max(singles, key=lambda n: singles[n], default="")
-    options = options or "default"
-    chosen = gain.get("chosen", 1.0) if found["options"] else 1.0
-    ours = times.get("chosen", base)
+    chosen = gain.get("chosen", 1.0)
     ratio = found["against_default"]
     most = max(singles.get(best, 1.0), 1.0)
     share = math.log(chosen) / math.log(most) if most > 1.005 else None
     interval = ", ".join(f"{ratio[end] - 1:+.1%}" for end in ("low", "high"))
-    cells = [name, options, f"{ratio['ratio'] - 1:+.1%} [{interval}]"]
-    cells += [f"{1 / chosen - 1:+.1%}", f"{ours['all'] / base['all'] - 1:+.1%}"]
+    ours = times.get("chosen")
+    every = ours["all"] / ours["default_all"] if ours else 1.0
+    cells = [name, options or "default", f"{ratio['ratio'] - 1:+.1%} [{interval}]"]
+    cells += [f"{1 / chosen - 1:+.1%}", f"{every - 1:+.1%}", f"{len(singles)} of {len(alone)}"]
     cells += [f"{best} {1 / singles[best] - 1:+.1%}" if best else "–"]
     cells += [f"{share:.0%}" if share is not None else "–"]
     cells += [f"{1 / gain[n] - 1:+.1%}" if n in gain else "–" for n in SEARCHES]
@@ -264,14 +265,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=210)
     parser.add_argument("--table", type=Path)
-    for name in ("--model", "--ready-by"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--model", help=argparse.SUPPRESS)
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--end", type=float, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     if asked.search:
         search(asked)
     if asked.model:
         found = json.loads(asked.measure.read_text())[asked.model]
-        print(json.dumps(measure_one(asked.model, found, asked)))
+        measure_part(asked.model, asked.part, found, asked)
     elif asked.measure:
         print(table(measure(asked)))
     if asked.table:

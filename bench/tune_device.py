@@ -25,8 +25,8 @@ from perfcli.measure.turnstile import Turnstile
 SEED = 20261123
 STEPS = 4
 """Steps of a turn, under the profiler."""
-ROUNDS, ROUNDS_OF_ENDS = 4, 12
-"""Turns of each single option; of the default, the chosen options and the device's own searches."""
+ROUNDS, ROUNDS_OF_ENDS = 5, 12
+"""Turns of each single option; of the chosen options and the device's own searches."""
 
 
 @dataclass
@@ -35,11 +35,10 @@ class Ready:
 
     step: Callable[[], None]
     prepare_seconds: float
-    generated: list[float] = field(default_factory=list)
-    all: list[float] = field(default_factory=list)
-    timing_seconds: float = 0.0
     error: float = 0.0
     """The largest difference of a result from the default's, as a part of the largest there."""
+    generated: list[float] = field(default_factory=list)
+    all: list[float] = field(default_factory=list)
 
 
 @contextlib.contextmanager
@@ -58,37 +57,50 @@ def lend(model: Model, turnstile: str) -> Iterator[Device]:
 
 
 class Device:
-    """Holds one model's variants."""
+    """Holds one model's default, and what was found of its variants."""
 
     def __init__(self, workload: Any, turnstile: Turnstile) -> None:
         self.workload = workload
         self.turnstile = turnstile
-        self.ready: dict[str, Ready] = {}
-        self.failed: dict[str, str] = {}
+        self.default: Ready | None = None
+        self.found: dict[str, Any] = {}
         self.gradient: torch.Tensor | None = None
         self.right: list[torch.Tensor] = []
         """The default's results: what it returns and all gradients."""
+        self._order = random.Random(SEED)
 
-    def prepare(self, label: str, options: Mapping[str, Any], searches: bool = False) -> None:
+    def prepare_default(self) -> None:
+        self.default = self._prepare("default", {}, searches=False)
+
+    def try_variant(
+        self, label: str, options: Mapping[str, Any], *, is_end: bool, searches: bool
+    ) -> None:
+        """Compile a variant and time it in turns with the default, in more of them where it
+        ``is_end``. One variant that fails must not lose the others."""
+        try:
+            one = self._prepare(label, options, searches)
+            self.found[label] = self._compare(one, ROUNDS_OF_ENDS if is_end else ROUNDS)
+            print(label, self.found[label], file=sys.stderr, flush=True)
+        except Exception as error:
+            self.found[label] = {"failure": f"{type(error).__name__}: {error}"[:300]}
+            print(label, self.found[label]["failure"], file=sys.stderr, flush=True)
+        torch.cuda.empty_cache()
+
+    def _prepare(self, label: str, options: Mapping[str, Any], searches: bool) -> Ready:
         """Compile a variant. One that ``searches`` on the device for long shares it: most of that
         is compiling, for which others would wait."""
         began, waited = time.monotonic(), self.turnstile.waited
         results: list[torch.Tensor] = []
-        try:
-            with chosen(options):
-                step = self._compiled()
-                with contextlib.nullcontext() if searches else self._alone():
-                    for kept in ([], [], results):
-                        step(kept)
-                    differs = _differ(self.right or results, results)
-        except Exception as error:  # one variant must not lose the others
-            self.failed[label] = f"{type(error).__name__}: {error}"[:300]
-            print(label, self.failed[label], file=sys.stderr, flush=True)
-            return
-        seconds = time.monotonic() - began - (self.turnstile.waited - waited)
+        with chosen(options):
+            step = self._compiled()
+            with contextlib.nullcontext() if searches else self._alone():
+                for kept in ([], [], results):
+                    step(kept)
+                differs = _differ(self.right or results, results)
         self.right = self.right or results
-        self.ready[label] = Ready(lambda: step([]), seconds, error=differs)
+        seconds = time.monotonic() - began - (self.turnstile.waited - waited)
         print(f"{label}: {seconds:.1f} s, error {differs:.1e}", file=sys.stderr, flush=True)
+        return Ready(lambda: step([]), seconds, differs)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -133,47 +145,49 @@ class Device:
             self.gradient = torch.randn_like(out)
         return self.gradient
 
-    def measure(self, end: float) -> dict[str, Any]:
-        """Time all variants, round by round, until the end."""
-        order = random.Random(SEED)
-        ends = [n for n in self.ready if "=" not in n]
-        for number in range(ROUNDS_OF_ENDS):
-            if number and time.monotonic() > end:
-                break
-            wanted = [*self.ready] if number < ROUNDS else ends
-            self._time([self.ready[label] for label in order.sample(wanted, len(wanted))])
-        found: dict[str, Any] = {label: {"failure": why} for label, why in self.failed.items()}
-        for label, one in self.ready.items():
-            found[label] = {
-                "prepare_seconds": one.prepare_seconds,
-                "timing_seconds": one.timing_seconds,
-                "turns": len(one.generated),
-                "error": one.error,
-            }
-            if one.generated:
-                found[label] |= {
-                    "generated": statistics.median(one.generated),
-                    "all": statistics.median(one.all),
-                    "spread": statistics.pstdev(one.generated),
-                }
-        return found
+    def _compare(self, one: Ready, rounds: int) -> dict[str, Any]:
+        """Return the times of a variant, and the default's at the same time, seconds of a step."""
+        assert self.default is not None
+        base = Ready(self.default.step, self.default.prepare_seconds)
+        self.turnstile.enter()
+        try:
+            began = time.monotonic()
+            turns = [each for _ in range(rounds) for each in self._order.sample([base, one], 2)]
+            self._time(turns)
+            seconds = time.monotonic() - began
+        finally:
+            self.turnstile.leave()
+        return {
+            "prepare_seconds": one.prepare_seconds,
+            "timing_seconds": seconds,
+            "error": one.error,
+            "default_prepare_seconds": base.prepare_seconds,
+            "default_generated": statistics.median(base.generated),
+            "default_all": statistics.median(base.all),
+            "default_spread": statistics.pstdev(base.generated),
+            "generated": statistics.median(one.generated),
+            "all": statistics.median(one.all),
+            "spread": statistics.pstdev(one.generated),
+        }
 
     def _time(self, turns: Sequence[Ready]) -> None:
-        """Time one turn of each, under one profiler: it takes longer to start than a turn."""
+        """Time all turns under one profiler: it takes longer to start than a turn.
+
+        Raises RuntimeError where it lost events.
+        """
+        for one in {id(each): each for each in turns}.values():  # caches, clocks
+            one.step()
         torch.cuda.synchronize()
         with profile_steps(on_device=True, facts=False) as profiler:
             for one in turns:
-                began = time.monotonic()
                 for _ in range(STEPS):
                     with record_function(STEP):
                         one.step()
                         torch.cuda.synchronize()
-                one.timing_seconds += time.monotonic() - began
         events = read(profiler.kineto_results.events())
         seen = split_steps(events, True, lambda name: name.startswith("triton_"))
         if len(seen) != STEPS * len(turns):
-            print(f"a round is lost: {len(seen)} steps seen", file=sys.stderr, flush=True)
-            return
+            raise RuntimeError(f"{len(seen)} of {STEPS * len(turns)} steps seen")
         for number, one in enumerate(turns):
             kernels = [k for step in seen[number * STEPS : (number + 1) * STEPS] for k in step]
             one.generated.append(sum(k.seconds for k in kernels if k.generated) / STEPS)

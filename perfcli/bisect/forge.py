@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from perfcli import units
 from perfcli.bisect.knowledge import Knowledge, Unread, _class_of, _name_of, _parts_of
 from perfcli.bisect.metrics import SearchMetric, _value_of
 from perfcli.bisect.space import Settings, Space
@@ -94,8 +95,13 @@ class Forge:
         self.generator = generator
         self.measured: Callable[[Settings], float] | None = None
         """What is asked for the metric in place of the code, where there is a device."""
+        self.told: Callable[[str], None] = lambda doing: None
+        """What hears what is done now."""
         self.read: Callable[[Run], Mapping[str, float]] = self._read_metric
         """What reads values off a compiled variant, by name: the metric's, and others to keep."""
+        self.skim: Callable[[Run], Mapping[str, float]] = lambda run: {}
+        """What tells from code alone that its binaries need not be looked at: the metric's value
+        that it has at least, and others to keep; empty where they are."""
         self._changed = changed
         self._bundles: dict[str, Bundle] = {}
         self._made: dict[tuple[object, ...], KernelFacts] = {}
@@ -169,8 +175,13 @@ class Forge:
         names = list(asked)
         requests = [self.request_of(settings) for settings in asked.values()]
         common = None if base is None else self.request_of(base)
+        left = len(requests)
+        self.told(f"compiling the code of {units.plural(left, 'variant')}")
         for place, made in self.generator.generate(requests, common):
             name = names[place]
+            left -= 1
+            if left:
+                self.told(f"compiling the code of {units.plural(left, 'more variant')}")
             self.compiled += 1
             code = self._code(made, asked[name])
             if isinstance(made, PerfcliError):
@@ -232,9 +243,10 @@ class Forge:
         """
         if self.measured is not None or self.metric.is_timed:
             return
-        if self.metric.kind != "binary":
-            with suppress(PerfcliError):
-                self._know(code, self.read(made.bundle.run))
+        read = self.skim if self.metric.kind == "binary" else self.read
+        with suppress(PerfcliError):
+            if values := read(made.bundle.run):
+                self._know(code, values)
                 return
         self._bundles[code] = made.bundle
 
@@ -288,6 +300,7 @@ class Forge:
         }
         if missing:
             weighs = self.metric.is_estimated
+            self.told(f"compiling {units.plural(len(missing), 'kernel')}")
             made = self.generator.with_binaries([*missing.values()], request, weighs)
             self._made.update(zip(missing, made, strict=True))
         found = [(kernel, self._made[key]) for key, (kernel, _) in zip(keys, texts, strict=True)]
@@ -308,9 +321,12 @@ class Forge:
         self._ahead.update(self._bundles)
         if self.metric.kind != "binary" or len(waiting) < 2:
             return
-        texts = {text.source: (kernel, text) for b in waiting for kernel, text in _texts_of(b)}
-        with suppress(PerfcliError):  # one that is refused is so again, by its own class
-            self.generator.with_binaries([*texts.values()], self.request)
+        try:
+            self._with_binaries([pair for b in waiting for pair in _texts_of(b)], self.request)
+        except PerfcliError:  # one is refused, and what the others compiled to is cached
+            for bundle in waiting:
+                with suppress(PerfcliError):
+                    self._with_binaries(_texts_of(bundle), self.request)
 
     def generate_again(self, settings: Settings) -> float:
         """Return the seconds that generating the code takes, nothing else being compiled."""

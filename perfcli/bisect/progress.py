@@ -4,6 +4,7 @@ log."""
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 FIRST = "compiling the first variants"
+GAP_SECONDS = 10.0
+"""A log hears of what takes longer than this."""
 
 
 class Watcher(LiveDisplay):
@@ -40,7 +43,10 @@ class Watcher(LiveDisplay):
         self._bad = self._unresolved = 0
         self._live: Live | None = None
         self._asked: set[object] = set()
-        self._text = FIRST
+        self._text = self._doing = FIRST
+        self._said = self._began
+        self._ended = threading.Event()
+        forge.told = self._tell
 
     @property
     def seconds(self) -> float:
@@ -57,9 +63,30 @@ class Watcher(LiveDisplay):
                 console=console, transient=True, refresh_per_second=4, get_renderable=self._screen
             )
             self._live.start()
-        else:
-            self._notes.say(FIRST)
+        elif not self._notes.quiet:
+            self._say(FIRST)
+            threading.Thread(target=self._go_on_saying, daemon=True).start()
         return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._ended.set()
+        super().__exit__(*error)
+
+    def _tell(self, doing: str) -> None:
+        """Hear what is done now, which may take long."""
+        self._doing = doing
+        if self._live is not None:
+            self._text = units.printable(f"{doing}\nknown: {self._counts()}")
+            self._live.refresh()
+
+    def _go_on_saying(self) -> None:
+        while not self._ended.wait(GAP_SECONDS / 10):
+            if time.monotonic() - self._said >= GAP_SECONDS:
+                self._say(f"{self._doing}, {units.seconds(self.seconds)}")
+
+    def _say(self, text: str) -> None:
+        self._said = time.monotonic()
+        self._notes.say(text)
 
     def __call__(self, question: Query[Any], answer: Answer | None) -> None:
         if self._notes.quiet:
@@ -73,8 +100,9 @@ class Watcher(LiveDisplay):
             self._live.refresh()
         elif answer is not None and self._forge.compiled > self._compiled:
             seconds = units.seconds(self.seconds)
-            self._notes.say(
-                f"{self._tried(question)}: {self._said(answer)} · {self._counts()}, {seconds}"
+            self._say(
+                f"{self._tried(question)}: {self._write_answer(answer)} · {self._counts()}, "
+                f"{seconds}"
             )
             self._compiled = self._forge.compiled
 
@@ -116,7 +144,7 @@ class Watcher(LiveDisplay):
             parts.append(f"{self._unresolved} without an answer")
         return ", ".join(parts)
 
-    def _said(self, answer: Answer) -> str:
+    def _write_answer(self, answer: Answer) -> str:
         if answer.outcome == "unresolved":
             return f"no answer ({answer.reason[:80]})"
         if answer.value is None:

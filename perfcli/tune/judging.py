@@ -18,6 +18,9 @@ from perfcli.predict.step import LEAST_CHANGE
 from perfcli.predict.unread import list_unread
 from perfcli.tune.answer import SAME, Ratio
 
+MUCH_MORE = 1.05
+"""The ratio of bytes from which on a variant's binaries are not compiled."""
+
 LIKELY_TIME = replace(
     METRICS["estimated-time"],
     name="likely-time",
@@ -73,6 +76,7 @@ class Estimating:
         self._class = class_of(forge, settings)
         forge.read = self._read
         self.default = forge.compile(settings, self._class)
+        forge.skim = self._skim
 
     def compile(self, wanted: Iterable[Settings]) -> None:
         self.forge.codes(list(wanted))
@@ -82,6 +86,8 @@ class Estimating:
         code = class_of(forge, settings)
         forge.value(settings, code)
         values = forge.known.values[code]
+        if (moved := values.get(f"{forge.metric.name} moved")) is not None:
+            raise PerfcliError(f"its kernels move {moved - 1:.0%} more bytes than the default's")
         return Ratio(*(values[f"{forge.metric.name} {name}"] for name in _PARTS))
 
     def between(self, before: Settings, after: Settings) -> Ratio:
@@ -118,6 +124,25 @@ class Estimating:
             name: self.seconds * found.likely,
             **{f"{name} {part}": value for part, value in parts},
         }
+
+    def _skim(self, run: Run) -> dict[str, float]:
+        """Take for slower what surely is: whose generated kernels move much more and that calls
+        as many library operators."""
+        default = self.default
+        assert default is not None
+        (moved, calls), (most, fewest) = _count_work(run), _count_work(default)
+        if not moved or not most or moved < MUCH_MORE * most or calls < fewest:
+            return {}
+        name, ratio = self.forge.metric.name, moved / most
+        return {name: self.seconds * ratio, f"{name} moved": ratio}
+
+
+def _count_work(run: Run) -> tuple[int, int]:
+    """Return the bytes that generated kernels move, 0 where not known of all, and the launches of
+    library operators."""
+    moved = [kernel.step_bytes for kernel in run.kernels]
+    calls = sum(launch.extern and not launch.finishing for launch in run.launches)
+    return (0 if None in moved else sum(b for b in moved if b is not None)), calls
 
 
 _PARTS = ("ratio", "low", "high")
