@@ -49,7 +49,7 @@ SEARCHED_HERE = ("softmax", "softmax-training", "cross-entropy", "column-sum")
 MOST_WRONG = 0.05
 """The most by which a result may differ from the default's, as a part of the largest there: several
 roundings to bfloat16."""
-MOST_FOR_ONE = 40
+MOST_FOR_ONE = 25
 """Single options that one process compiles; of a model with more three share them."""
 GRACE = 5.0
 """Seconds after the end in which a process may still write what it has."""
@@ -102,7 +102,7 @@ def with_root() -> dict[str, str]:
 def variants_of(name: str, found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return options by name, what matters most first."""
     variants = {"chosen": found["options"]} if found["options"] else {}
-    alone = sorted(found["alone"], key=lambda each: each["estimated"]["low"])
+    alone = sorted(found["alone"], key=lambda each: (each["estimated"] or {"low": 2.0})["low"])
     for each in (*found["tried"], *alone):
         if each["options"] != found["options"]:
             variants[name_set(each["options"])] = each["options"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -275,8 +275,11 @@ class _Tuning:
         found = []
         for effect in best.effects:
             if effect.same_as is None and effect.changes_code and effect.answer.value is not None:
-                with suppress(PerfcliError):
-                    found.append(self._try(frozenset({effect.change.key}), judge))
+                subset = frozenset({effect.change.key})
+                try:
+                    found.append(self._try(subset, judge))
+                except PerfcliError as error:
+                    found.append(Tried(self._settings(subset), subset, failure=str(error)))
         return sorted(found, key=lambda tried: -tried.known.gain)
 
     def _try(self, subset: Subset, judge: Judge) -> Tried:
