@@ -12,7 +12,8 @@ from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import METRICS
 from perfcli.bisect.space import Space
-from perfcli.errors import PerfcliError
+from perfcli.blobs import pack, unpack
+from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.fake.executor import FakeGenerator
 from perfcli.machine import targets
 from perfcli.model import (
@@ -100,18 +101,92 @@ def test_kernels_of_all_classes_are_compiled_at_one_go() -> None:
     for settings, code in zip(wanted, codes, strict=True):
         assert code.name is not None
         made.value(settings, code.name)
-    (first, *later) = generator.asked
-    # What several classes have is compiled once.
-    texts = {k.source_hash for s in wanted for k in kernels_of(generator, s)}
-    assert first == (len(texts), False)
-    assert len(later) == len({code.name for code in codes})
+    # What several classes have is compiled once, and nothing is asked for again.
+    texts = {text for settings in wanted for text in texts_of(settings)}
+    assert generator.asked == [(len(texts), False)]
 
 
-def kernels_of(generator: FakeGenerator, settings: dict[str, Any]) -> tuple[KernelFacts, ...]:
+class Renumbering(Compiling):
+    """Generates, with an option, one kernel more, as torch does: the names of the others shift."""
+
+    def generate(
+        self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
+    ) -> Iterator[tuple[int, Made]]:
+        for number, made in super().generate(requests, base):
+            assert isinstance(made, Generated)
+            run, blobs = made.bundle.run, dict(made.bundle.blobs)
+            more = bool(requests[number].variant.options)
+            kernels = [*run.kernels, *run.kernels[:1]] if more else run.kernels
+            named = []
+            for place, kernel in enumerate(kernels):
+                name = f"triton_{place + more}"
+                text = unpack(blobs[kernel.source]).replace(kernel.name, name)
+                text += "# one more" if place == len(run.kernels) else ""
+                blobs[f"{name} {more}"] = pack(text)
+                self._candidates[f"{name} {more}"] = self._candidates[kernel.source]
+                named.append(replace(kernel, name=name, source=f"{name} {more}"))
+            bundle = Bundle(replace(run, kernels=tuple(named)), blobs)
+            yield number, replace(made, code=f"code {more}", bundle=bundle)
+
+
+def test_a_kernel_with_another_number_is_the_same_kernel() -> None:
+    generator = Renumbering()
+    made = Forge(generator, REQUEST, Space((), {}, {}), METRICS["spills"], Knowledge())
+    for settings in (DEFAULTS, {"triton.mix_order_reduction_max_reads": 5}):
+        (code,) = made.codes([settings])
+        assert code.name is not None
+        made.value(settings, code.name)
+    first, then = (asked for asked, _ in generator.asked)
+    assert (first, then) == (len(texts_of(DEFAULTS)), 1)
+
+
+class Refusing(Compiling):
+    """Refuses one kernel: Triton can't compile it."""
+
+    def __init__(self, refused: str) -> None:
+        super().__init__()
+        self.refused = refused
+
+    def with_binaries(
+        self,
+        kernels: Sequence[tuple[KernelFacts, KernelText]],
+        request: CompileRequest,
+        weighs: bool = False,
+    ) -> tuple[KernelFacts, ...]:
+        if any(text.source.replace(text.name, "kernel") == self.refused for _, text in kernels):
+            raise CompileFailed("Triton could not compile it")
+        return super().with_binaries(kernels, request, weighs)
+
+
+def test_a_kernel_that_is_refused_costs_no_other_variant_its_value() -> None:
+    wanted = [DEFAULTS, {"triton.mix_order_reduction_max_reads": 1000}]
+    ours, theirs = (texts_of(settings) for settings in wanted)
+    refused = min(theirs - ours)
+    made = Forge(*(Refusing(refused), REQUEST, Space((), {}, {}), METRICS["spills"], Knowledge()))
+    good, bad = made.codes(wanted)
+    assert good.name is not None
+    assert bad.name is not None
+    assert made.value(DEFAULTS, good.name) == 0
+    with pytest.raises(CompileFailed, match="could not compile"):
+        made.value(wanted[1], bad.name)
+
+
+def test_what_its_code_tells_needs_no_binaries() -> None:
+    generator = Compiling()
+    made = Forge(generator, REQUEST, Space((), {}, {}), METRICS["spills"], Knowledge())
+    made.skim = lambda run: {"spills": 7.0}
+    (code,) = made.codes([DEFAULTS])
+    assert code.name is not None
+    assert made.value(DEFAULTS, code.name) == 7.0
+    assert generator.asked == []
+
+
+def texts_of(settings: dict[str, Any]) -> set[str]:
     request = replace(REQUEST, variant=Variant("", settings))
-    ((_, made),) = generator.generate([request])
+    ((_, made),) = FakeGenerator().generate([request])
     assert isinstance(made, Generated)
-    return made.bundle.run.kernels
+    blobs, kernels = made.bundle.blobs, made.bundle.run.kernels
+    return {unpack(blobs[kernel.source]).replace(kernel.name, "kernel") for kernel in kernels}
 
 
 def test_a_script_is_run_from_its_start_for_each_variant() -> None:

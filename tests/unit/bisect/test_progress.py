@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from perfcli.bisect import progress
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.metrics import METRICS
 from perfcli.bisect.progress import Watcher
@@ -17,10 +18,10 @@ ONLINE = OptionChange("online_softmax", True, False)
 READS = OptionChange("triton.mix_order_reduction_max_reads", 10, None)
 
 
-def watcher() -> Watcher:
+def watcher(quiet: bool = False) -> Watcher:
     space = SimpleNamespace(changes=(ONLINE, READS))
     forge = cast("Forge", SimpleNamespace(space=space, compiled=1, classes=1))
-    return Watcher(forge, METRICS["loads"], Notes(quiet=False))
+    return Watcher(forge, METRICS["loads"], Notes(quiet))
 
 
 def said(capsys: Any, question: Query[Any], answer: Answer) -> str:
@@ -47,6 +48,25 @@ def test_a_change_is_written_as_it_is_typed(
 def test_something_is_said_before_the_first_answer(capsys: Any) -> None:
     with watcher():
         assert capsys.readouterr().err == "compiling the first variants\n"
+
+
+def test_a_log_hears_what_takes_long(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "GAP_SECONDS", 0.001)
+    watching = watcher()
+    with watching:
+        watching._forge.told("compiling 3 kernels")
+        said = ""
+        while "compiling 3 kernels, " not in said:
+            said += capsys.readouterr().err
+    assert said.startswith("compiling the first variants\n")
+
+
+def test_quiet_says_nothing(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "GAP_SECONDS", 0.0)
+    watching = watcher(quiet=True)
+    with watching:
+        watching._forge.told("compiling 3 kernels")
+    assert capsys.readouterr().err == ""
 
 
 def test_a_terminal_is_drawn_with_the_seconds_that_have_passed(

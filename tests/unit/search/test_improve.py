@@ -64,6 +64,50 @@ def test_sums_alone_find_what_helps_on_top_of_others_only() -> None:
     assert best(run(find_best(catalogue, sums_only=True, most_pairs=0), oracle)) == {"a=1"}
 
 
+def test_what_seldom_does_anything_is_tried_together() -> None:
+    oracle = metric(lambda o: 100 - (0, 10, 30)[o["a"]] + o["d"])
+    ledger: Ledger[Subset] = Ledger()
+    together = [frozenset({"silent=1"}), frozenset({"silent=1", "d=1"})]
+    search = find_best(CATALOGUE, sums_only=True, most_pairs=0, together=together[:1])
+    assert best(run(search, oracle, ledger)) == {"a=2"}
+    # None and the ten changes: a set of one is that change.
+    assert ledger.compiled == 11
+    ledger = Ledger()
+    search = find_best(CATALOGUE, sums_only=True, most_pairs=0, together=together[1:])
+    found = run(search, oracle, ledger)
+    # Both at once are another code, so that each is tried alone.
+    assert ledger.compiled == 12
+    assert {e.change.key: e.gain for e in found.effects}["d=1"] == -1
+
+
+def test_what_does_nothing_together_is_not_tried_alone() -> None:
+    still = frozenset({"silent=1", "quiet=1", "b=2"})
+    oracle = Exact[Subset](
+        lambda keys: Answer("good", 100.0 - 5 * ("a=1" in keys)),
+        lambda keys: own_class(frozenset(keys - still)),
+    )
+    ledger: Ledger[Subset] = Ledger()
+    search = find_best(CATALOGUE, sums_only=True, most_pairs=0, together=[still])
+    found = run(search, oracle, ledger)
+    assert best(found) == {"a=1"}
+    # None, the set of three, and the seven others; the three have the code of none, as known.
+    assert ledger.compiled == 9
+    silent = {effect.change.key for effect in found.effects if effect.changes_code is False}
+    assert silent == still
+
+
+def test_what_helped_before_is_known_when_it_stops_early() -> None:
+    """Six tests: none, both that are tried first, both together, and two of the rest."""
+    oracle = metric(lambda o: 100 - 10 * (o["d"] == 2) - 5 * (o["c"] == 2) - 50 * (o["quiet"]))
+    search = find_best(CATALOGUE, sums_only=True, first=frozenset({"d=2", "c=2"}))
+    found = drive(search, oracle, Ledger(), stops=[_max_runs(6)])
+    assert best(found) == {"c=2", "d=2"}
+    assert found.gain == 15
+    assert found.stopped == "after 6 runs (--max-runs)"
+    whole = find_best(CATALOGUE, sums_only=True, first=frozenset({"d=2", "c=2"}))
+    assert best(run(whole, oracle)) == {"c=2", "d=2", "quiet=1"}
+
+
 def test_the_best_value_of_each_option_and_no_more() -> None:
     oracle = metric(lambda o: 100 - (0, 10, 30)[o["a"]] - (0, 5, 2)[o["c"]] + 7 * o["b"])
     ledger: Ledger[Subset] = Ledger()
