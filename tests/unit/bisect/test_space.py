@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfcli.bisect import space as spaces
-from perfcli.bisect.space import NOT_SET, Space, _between, _installations
+from perfcli.bisect.space import NOT_SET, Settings, Space, _between, _installations
 from perfcli.model import Variant
 from perfcli.options.catalogue import UNKNOWN, Catalogue, InductorOption
 from perfcli.options.performance import InstalledKnob, PerformanceKnob
@@ -58,8 +58,8 @@ def knob(name: str, *values: int, only_with: dict[str, bool] | None = None) -> P
 
 
 def test_changes_that_contradict_each_other_are_not_made_together() -> None:
-    made = {"a=1": {"a": 1, "on": True}, "a=2": {"a": 2, "on": True}, "on=False": {"on": False}}
-    made |= {f"{name}=1": {name: 1} for name in "xyz"}
+    made: dict[str, Settings] = {f"a={n}": {"a": n, "on": True} for n in (1, 2)}
+    made |= {"on=False": {"on": False}, **{f"{name}=1": {name: 1} for name in "xyz"}}
     found = Space((), {}, made).group(made, 3)
     assert found == [{"a=1", "x=1", "y=1"}, {"a=2", "z=1"}, {"on=False"}]
 
@@ -67,7 +67,8 @@ def test_changes_that_contradict_each_other_are_not_made_together() -> None:
 def test_the_catalogue_says_what_helped_other_models() -> None:
     known = replace(knob("b", 4, 9, 16), helped=(9,), idle=(16,))
     found = spaces.of_catalogue([InstalledKnob(known, B, (4, 9, 16))], Variant(""))
-    assert (found.helped, found.idle) == ({"b=9"}, {"b=16"})
+    assert found.helped == {"b=9"}
+    assert found.idle == {"b=16"}
 
 
 def test_the_catalogue_on_top_of_a_side() -> None:
