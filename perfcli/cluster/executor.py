@@ -7,10 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from perfcli.cluster.connection import connect, list_nodes
+from perfcli.cluster.measuring import MeasureOrder
 from perfcli.cluster.task import Result
 from perfcli.cluster.tasks import Batch, Tasks, Terms
 from perfcli.errors import PerfcliError
-from perfcli.model import CompileRequest, KernelFacts, KernelText
+from perfcli.interleave.pair import Plan
+from perfcli.model import CompileRequest, KernelFacts, KernelText, Measurement
 from perfcli.worker.roles import Compiled, Made, Progress
 from perfcli.worker.roles import Generator as CodeGenerator
 
@@ -33,6 +35,23 @@ class ClusterExecutor:
                 made = done if isinstance(done, PerfcliError) else done[0].bundle
                 progress(Progress(number, "done", place=place))
                 yield number, _restore(made, requests[number])
+
+
+def measure_pairs(
+    terms: Terms, pairs: Sequence[tuple[Measurement, Plan]]
+) -> Generator[tuple[int, Measurement | PerfcliError], None, None]:
+    """Yield what is measured of each plan, by its number, as they come: each by a task with a GPU
+    of its own."""
+    batches = [
+        Batch(
+            (plan.base.compile, plan.head.compile),
+            measures=MeasureOrder(opening, plan.base, plan.head),
+        )
+        for opening, plan in pairs
+    ]
+    with closing(Tasks(terms, batches).run()) as arriving:
+        for number, done, _ in arriving:
+            yield number, done if isinstance(done, PerfcliError) else done[0].measured
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perfcli import __version__
+from perfcli.cluster.measuring import MeasureOrder, measure_here
 from perfcli.cluster.parcel import settle, unpack
 from perfcli.errors import PerfcliError, describe_unexpected
 from perfcli.machine import environment
 from perfcli.machine.own_code import hash_code
-from perfcli.model import Bundle, CompileRequest, Generated, Run
+from perfcli.model import Bundle, CompileRequest, Generated, Measurement, Run
 from perfcli.worker import protocol
 from perfcli.worker.roles import Compiled, Made
 
@@ -62,6 +63,8 @@ class Order(msgspec.Struct, frozen=True):
     timeout: float | None = None
     plan: str = ""
     """What is to be made up instead of being compiled."""
+    measures: MeasureOrder | None = None
+    """What is measured of the two requests, which are not compiled for themselves then."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -75,12 +78,17 @@ class Result(msgspec.Struct, frozen=True):
     blobs: dict[str, str] = {}
     code: str = ""
     unread: tuple[str, ...] = ()
+    measurement: Measurement | None = None
 
     @property
     def bundle(self) -> Compiled:
         if self.run is not None:
             return Bundle(self.run, self.blobs)
         return protocol.error(self.kind, self.message, self.detail)
+
+    @property
+    def measured(self) -> Measurement | PerfcliError:
+        return self.measurement or protocol.error(self.kind, self.message, self.detail)
 
     @property
     def generated(self) -> Made:
@@ -133,12 +141,14 @@ def _fail(asked: Order, error: Exception) -> Iterator[tuple[int, PerfcliError]]:
     yield from ((number, failed) for number in range(len(asked.requests)))
 
 
-def _plain(number: int, made: Made | Bundle) -> Result:
+def _plain(number: int, made: Made | Bundle | Measurement) -> Result:
     if isinstance(made, PerfcliError):
         said = protocol.error_message(made)
         return Result(number, said["kind"], said["message"], said["detail"])
     if isinstance(made, Bundle):
         return Result(number, run=made.run, blobs=dict(made.blobs))
+    if isinstance(made, Measurement):
+        return Result(number, measurement=made)
     plain = _plain(number, made.bundle)
     return msgspec.structs.replace(plain, code=made.code, unread=made.unread)
 
@@ -183,8 +193,10 @@ def give_back(result: Result, place: Path, root: str) -> Result:
 
 def _make(
     requests: list[CompileRequest], base: CompileRequest | None, asked: Order
-) -> Iterator[tuple[int, Made | Compiled]]:
-    if asked.plan:
+) -> Iterator[tuple[int, Made | Compiled | Measurement]]:
+    if asked.measures is not None:
+        yield 0, measure_here(asked.measures, requests, asked.timeout, asked.plan)
+    elif asked.plan:
         from perfcli.fake.executor import FakeExecutor, FakeGenerator
 
         if asked.generates:

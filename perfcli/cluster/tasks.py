@@ -16,6 +16,7 @@ import msgspec
 
 from perfcli import units
 from perfcli.cluster.connection import Cluster, Node, connect, list_nodes
+from perfcli.cluster.measuring import MeasureOrder
 from perfcli.cluster.parcel import Parcel, address, find_root, pack
 from perfcli.cluster.task import Order, Result, describe_software, fill, read_outcome
 from perfcli.errors import PerfcliError, WorkerFailed
@@ -52,6 +53,7 @@ class Batch:
     requests: tuple[CompileRequest, ...]
     base: CompileRequest | None = None
     generates: bool = False
+    measures: MeasureOrder | None = None
 
 
 Done: TypeAlias = "tuple[Result, ...] | PerfcliError"
@@ -168,6 +170,7 @@ class Tasks:
             sha,
             terms.timeout_seconds,
             terms.plan,
+            batch.measures,
         )
         unfit = self._unfit.get(python)
         task = self._remote.options(

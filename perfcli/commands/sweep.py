@@ -102,7 +102,7 @@ def sweep(
     from perfcli.console import output
     from perfcli.console.notes import Notes
     from perfcli.model import Sweep
-    from perfcli.sweep.measuring import choose_settings
+    from perfcli.sweep.devices import choose_devices
     from perfcli.sweep.plan import Block, list_points, read_lists, set_typed
     from perfcli.sweep.run import run_sweep
     from perfcli.sweep.table import make_table
@@ -135,8 +135,8 @@ def sweep(
         cluster=args.choose_cluster(executor, address),
         needs=args.read_needs(memory or ()),
     )
-    settings = choose_settings(points, places, asked, context) if measure else ()
-    swept = Sweep(run_sweep(points, context, settings))
+    devices = choose_devices(points, places, asked, context) if measure else None
+    swept = Sweep(run_sweep(points, context, devices))
     try:
         output.write_document("sweep", {"variants": swept.variants}, json)
         documents.write_table(make_table(swept), swept.variants, wanted)

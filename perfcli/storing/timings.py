@@ -139,7 +139,7 @@ class Recorder:
             self.close()
 
 
-def _write(measurement: Measurement, folder: Path = FOLDER) -> Path:
+def write(measurement: Measurement, folder: Path = FOLDER) -> Path:
     """Return a finished measurement (of one round at least) in one go. Raises PerfcliError where it
     can't be written."""
     recorder = Recorder(measurement, folder)

@@ -1,107 +1,26 @@
 """Measures the variants of a sweep: each in turns with the first one that computes the same, its
-control, in one session; on each device one session at a time."""
+control, in one session."""
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
 
 from perfcli import units
 from perfcli.console.notes import Notes
 from perfcli.console.tally import Tally
 from perfcli.diff.compare import gather_evidence
 from perfcli.errors import Interrupted, PerfcliError
-from perfcli.machine import driver, targets
-from perfcli.model import (
-    Clocks,
-    Comparison,
-    DeviceClock,
-    Measured,
-    Measurement,
-    MeasureRequest,
-    RoundKind,
-    SideName,
-)
+from perfcli.model import Comparison, DeviceClock, Measured, Measurement, RoundKind, SideName
 from perfcli.stats import paired, series
 from perfcli.storing import timings
-from perfcli.sweep.plan import Point
-from perfcli.worker.roles import AheadWorker, Phase, Progress
-from perfcli.workflow.bench import Bench, Subject, measure, open_bench
-from perfcli.workflow.context import Context
+from perfcli.sweep.devices import Devices
+from perfcli.worker.roles import Progress
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained
 from perfcli.workflow.pair import add_times, has_same_code
-from perfcli.workflow.request import Question, choose_device
-from perfcli.workflow.setting import MeasuringOptions, Setting, settle, why_not
-
-CORES_OF_A_DEVICE = 2
-"""Left to the host's part of a measurement while other variants are compiled."""
-
-
-def choose_settings(
-    points: Sequence[Point], numbers: Sequence[int], asked: MeasuringOptions, context: Context
-) -> tuple[Setting, ...]:
-    """Return how to measure on each device: the GPUs with these numbers, all of them without any,
-    or the CPU.
-
-    Raises PerfcliError where a variant can't be measured as it is asked for, and for devices that
-    are not there or unlike.
-    """
-    if target := next((p.question.target for p in points if p.question.target), ""):
-        raise PerfcliError(
-            f"--measure needs the device itself, and --target {target} compiles without one: leave "
-            "out one of them"
-        )
-    kinds = {point.question.device for point in points}
-    if len(kinds) > 1:
-        raise PerfcliError("--measure takes one kind of device: choose it with --device")
-    (kind,) = kinds
-    device, _ = choose_device(kind, None)
-    if device == "cuda" and not targets.has_gpu():
-        raise PerfcliError(
-            "--measure needs a device, and there is no GPU here: give --device cpu, or leave out "
-            "--measure"
-        )
-    clocks: Clocks = "step" if device == "cpu" else asked.clocks or "device"
-    setting = settle(Question("", device=kind), replace(asked, clocks=clocks), context)
-    if setting is None:
-        raise PerfcliError("--measure: nothing can be measured here")
-    if device == "cpu":
-        if numbers:
-            raise PerfcliError("--device cpu: a CPU is one device, so it has no number here")
-        return (setting,)
-    places = _check_there(numbers or range(driver.device_count()))
-    return tuple(
-        replace(setting, asked=replace(setting.asked, a_device=each, b_device=each))
-        for each in places
-    )
-
-
-def _check_there(numbers: Sequence[int]) -> Sequence[int]:
-    """Return the numbers of GPUs. Raises PerfcliError where one is not there or of another kind."""
-    count = driver.device_count()
-    if missing := [number for number in numbers if number >= count]:
-        there = f"there {'is' if count == 1 else 'are'} {units.plural(count, 'GPU')}, from 0"
-        raise PerfcliError(f"--device cuda:{missing[0]}: no such GPU, {there}")
-    names = {number: driver.device_name(number) for number in numbers}
-    if len(set(names.values())) > 1:
-        named = ", ".join(f"cuda:{number} is {name}" for number, name in names.items())
-        raise PerfcliError(f"GPUs of one kind are expected ({named}): choose with --device")
-    return numbers
-
-
-def leave_cores(settings: Sequence[Setting]) -> int:
-    """Return how many compilations may go on beside measurements."""
-    cores = len(os.sched_getaffinity(0))
-    if settings[0].device == "cpu":
-        return cores
-    return max(1, cores - CORES_OF_A_DEVICE * len(settings))
+from perfcli.workflow.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,22 +47,15 @@ class Sessions:
     measurements nothing is compiled, so these begin when all has arrived.
     """
 
-    def __init__(
-        self, settings: Sequence[Setting], groups: Sequence[Sequence[int]], context: Context
-    ) -> None:
+    def __init__(self, devices: Devices, groups: Sequence[Sequence[int]], notes: Notes) -> None:
         self._groups = groups
-        self._setting = settings[0]
-        self._notes = context.notes
-        silent = replace(context, notes=Notes(quiet=True))
-        self._devices = [_Device(setting, silent) for setting in settings]
-        self._free: SimpleQueue[_Device] = SimpleQueue()
-        for each in self._devices:
-            self._free.put(each)
-        self._pool = ThreadPoolExecutor(len(settings), "perfcli-measure")
+        self._devices = devices
+        self._setting = devices.setting
+        self._notes = notes
         self._arrived: dict[int, _Variant | None] = {}
         self._known: dict[int, _Session] = {}
         """By the number of the variant that is held against its control."""
-        self._running: dict[int, Future[_Session]] = {}
+        self._begun: dict[int, Comparison] = {}
         self._elsewhere: Counter[str] = Counter()
         """How many stored measurements are of another device, by its name."""
 
@@ -151,23 +63,20 @@ class Sessions:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        for device in self._devices:
-            device.stop()
-        self._pool.shutdown()
+        self._devices.close()
 
     def take(self, number: int, job: Job, made: Obtained | PerfcliError) -> None:
         """Take a variant that is compiled, or has failed."""
         known = None if isinstance(made, PerfcliError) else _Variant(number, job, made)
         self._arrived[number] = known
-        if self._setting.device != "cpu":
-            self._begin(next(group for group in self._groups if number in group))
+        if self._devices.beside:
+            self._open(next(group for group in self._groups if number in group))
 
     def finish(self) -> dict[int, Measured]:
         """Return what was measured of each variant that compiled, or why nothing was. Raises
         Interrupted on Ctrl-C."""
         for group in self._groups:
-            self._begin(group)
+            self._open(group)
         self._say_where()
         self._wait()
         for group in self._groups:
@@ -175,36 +84,48 @@ class Sessions:
             if control is not None and not self._list_bases(group):
                 self._submit(control, control)
         self._wait()
-        return {number: each for group in self._groups for number, each in self._read(group)}
+        found = {number: each for group in self._groups for number, each in self._read(group)}
+        if len(kinds := dict.fromkeys(each.device for each in found.values() if each.device)) > 1:
+            self._notes.warn(
+                f"measured on {' and '.join(kinds)}: compare variants by their ratios, as each had "
+                "its control beside it; their times do not go together"
+            )
+        return found
 
     def _wait(self) -> None:
         """Wait for all that is being measured."""
-        numbers = {running: number for number, running in self._running.items()}
-        if left := sum(not each.done() for each in numbers):
-            name = self._devices[0].name
-            where = f"{units.plural(len(self._devices), 'device')} ({name})"
-            self._notes.say(
-                f"measuring {units.plural(left, 'variant')} on {where}, each in turns with its "
-                f"control for up to {self._setting.budget:g} s"
-            )
+        if not self._begun:
+            return
+        self._notes.say(
+            f"measuring {units.plural(len(self._begun), 'variant')} on {self._devices.title}, each "
+            f"in turns with its control for up to {self._setting.budget:g} s"
+        )
         try:
-            with Tally([""] * len(numbers), self._notes, "measured") as tell:
-                for place, done in enumerate(as_completed(numbers)):
-                    self._known[numbers[done]] = done.result()
+            with Tally([""] * len(self._begun), self._notes, "measured") as tell:
+                for place, (number, made) in enumerate(self._devices.finish()):
+                    self._known[number] = self._judge(self._begun[number], made)
                     tell(Progress(place, "done"))
         except KeyboardInterrupt as error:
             kept = units.plural(len(self._known), "measurement")
             raise Interrupted(f"interrupted; all runs and {kept} are kept") from error
-        self._running.clear()
+        self._begun.clear()
 
-    def _begin(self, group: Sequence[int]) -> None:
+    def _judge(self, compared: Comparison, made: Measurement | PerfcliError) -> _Session:
+        try:
+            if isinstance(made, PerfcliError):
+                raise made
+            return _describe(compared, made, self._setting)
+        except PerfcliError as error:
+            return _Session(head=Measured(why=str(error)))
+
+    def _open(self, group: Sequence[int]) -> None:
         """Begin the sessions of the variants that have arrived, once their control is known: the
         first that compiles."""
         if (control := self._find_control(group)) is None:
             return
         for number in group:
             variant = self._arrived.get(number)
-            begun = number in self._known or number in self._running
+            begun = number in self._known or number in self._begun
             if variant is not None and variant is not control and not begun:
                 self._submit(control, variant)
 
@@ -223,8 +144,8 @@ class Sessions:
             elif known := self._find_stored(base.id, head.id):
                 self._known[variant.number] = _describe(compared, known, self._setting, True)
             else:
-                jobs = (control.job, variant.job)
-                self._running[variant.number] = self._pool.submit(self._measure, compared, jobs)
+                self._begun[variant.number] = compared
+                self._devices.begin(variant.number, compared, (control.job, variant.job))
         except PerfcliError as error:
             self._known[variant.number] = _Session(head=Measured(why=str(error)))
 
@@ -236,25 +157,10 @@ class Sessions:
             return None
         if of_device and not all(each.device_clock for each in found.prepared):
             return None
-        if found.machine.device != self._devices[0].name:
+        if found.machine.device != (self._devices.name or found.machine.device):
             self._elsewhere[found.machine.device] += 1
             return None
         return found
-
-    def _measure(self, compared: Comparison, jobs: Sequence[Job]) -> _Session:
-        """Return a new session, on the first device that is free; called in a thread."""
-        device = self._free.get()
-        try:
-            measured = device.measure(compared, jobs)
-            if measured.stopped == "interrupted":
-                raise KeyboardInterrupt
-            return _describe(compared, measured, self._setting)
-        except Interrupted as error:
-            raise KeyboardInterrupt from error
-        except PerfcliError as error:
-            return _Session(head=Measured(why=str(error)))
-        finally:
-            self._free.put(device)
 
     def _list_bases(self, group: Sequence[int]) -> list[Measured]:
         """Return what the sessions of a group say of its control."""
@@ -280,59 +186,8 @@ class Sessions:
         for other, count in self._elsewhere.items():
             self._notes.warn(
                 f"{units.plural(count, 'variant')} measured on {other} before: measured again on "
-                f"{self._devices[0].name}, as times of both do not go together"
+                f"{self._devices.name}, as times of both do not go together"
             )
-
-
-class _Device:
-    """Measures on one device. What one session compiled and tuned, the next ones find."""
-
-    def __init__(self, setting: Setting, context: Context) -> None:
-        self.name = setting.device_name
-        self._setting = setting
-        self._context = context
-        self._benches: dict[object, Bench] = {}
-        self._workers: list[AheadWorker] = []
-        self._stopped = threading.Event()
-
-    def measure(self, compared: Comparison, jobs: Sequence[Job]) -> Measurement:
-        """Return a new measurement, which is stored. Raises what measuring raises."""
-        if reason := why_not(jobs, self._setting):
-            raise PerfcliError(reason)
-        base, head = compared.base, compared.head
-        subject = Subject(head.scenario, head.params, base.id, head.id)
-        try:
-            return measure(subject, self._setting, jobs, self._context, self._open(jobs))
-        finally:
-            self._workers.clear()
-
-    def _open(self, jobs: Sequence[Job]) -> Bench:
-        """Return what starts the workers of such jobs."""
-        kind = tuple((job.interpreter.path, bool(job.request.variant.env)) for job in jobs)
-        if kind not in self._benches:
-            made = open_bench(self._setting, jobs, self._context.timeout)
-
-            def start(request: MeasureRequest, told: Callable[[Phase], None]) -> AheadWorker:
-                self._workers.append(made.starts(request, told))
-                return self._workers[-1]
-
-            def look() -> float:
-                # Asked in every round: Ctrl-C, which the main thread alone hears, arrives here.
-                if self._stopped.is_set():
-                    raise KeyboardInterrupt
-                return made.clock()
-
-            self._benches[kind] = replace(made, starts=start, clock=look)
-        return self._benches[kind]
-
-    def stop(self) -> None:
-        """End what is being measured, and all processes."""
-        self._stopped.set()
-        for worker in list(self._workers):
-            with suppress(PerfcliError):
-                worker.close()
-        for place in self._benches.values():
-            place.close()
 
 
 def _describe(

@@ -13,7 +13,8 @@ from perfcli.errors import PerfcliError
 from perfcli.loading import registry
 from perfcli.model import Run, Swept
 from perfcli.predict.step import estimate_step
-from perfcli.sweep.measuring import Sessions, leave_cores
+from perfcli.sweep.devices import Devices
+from perfcli.sweep.measuring import Sessions
 from perfcli.sweep.pareto import rank
 from perfcli.sweep.plan import Point
 from perfcli.workflow.context import Context
@@ -24,17 +25,17 @@ from perfcli.workflow.setting import Setting
 
 
 def run_sweep(
-    points: Sequence[Point], context: Context, settings: Sequence[Setting] = ()
+    points: Sequence[Point], context: Context, devices: Devices | None = None
 ) -> tuple[Swept, ...]:
-    """Return what came of each point, in order; with ``settings``, one for each device, they are
-    measured as well. What is finished is stored at once, and found there by the next sweep.
+    """Return what came of each point, in order, measured on ``devices`` where there are any. What
+    is finished is stored at once, and found there by the next sweep.
 
     Raises PerfcliError where not one point can be compiled for what was typed, Interrupted on
     Ctrl-C.
     """
-    if settings:
-        points = [_fit(point, settings[0]) for point in points]
-        context = replace(context, jobs=context.jobs or leave_cores(settings))
+    if devices is not None:
+        points = [_fit(point, devices.setting) for point in points]
+        context = replace(context, jobs=context.jobs or devices.count_spare_cores())
     found: dict[int, Swept] = {}
     jobs: dict[int, Job] = {}
     for number, made in enumerate(make_all(points, context)):
@@ -44,12 +45,12 @@ def run_sweep(
             jobs[number] = made
     with ExitStack() as stack:
         sessions = None
-        if settings:
+        if devices is not None:
             jobs = {
                 n: replace(j, request=replace(j.request, measured=True)) for n, j in jobs.items()
             }
             groups = _group(points, jobs)
-            sessions = stack.enter_context(Sessions(settings, groups, context))
+            sessions = stack.enter_context(Sessions(devices, groups, context.notes))
         numbers = list(jobs)
         arriving = stack.enter_context(
             closing(obtain_each(list(jobs.values()), context, again=None))

@@ -81,7 +81,7 @@ class Context:
         if self.cluster is not None:
             from perfcli.cluster.executor import ClusterExecutor
 
-            return ClusterExecutor(self._set_terms(self.cluster))
+            return ClusterExecutor(self.terms)
         if plan := self.fake_plan:
             from perfcli.fake.executor import FakeExecutor
 
@@ -97,7 +97,7 @@ class Context:
             return here
         from perfcli.cluster.executor import ClusterGenerator
 
-        return ClusterGenerator(self._set_terms(self.cluster), here)
+        return ClusterGenerator(self.terms, here)
 
     def _start_generator_here(self) -> Generator:
         if plan := self.fake_plan:
@@ -108,10 +108,13 @@ class Context:
 
         return TemplateProcess(self.timeout)
 
-    def _set_terms(self, cluster: Cluster) -> Terms:
+    @property
+    def terms(self) -> Terms:
+        """Return where and how tasks are run."""
         from perfcli.cluster.tasks import Terms
 
-        return Terms(cluster, self.needs, self.timeout, self.fake_plan, self.notes.warn)
+        assert self.cluster is not None
+        return Terms(self.cluster, self.needs, self.timeout, self.fake_plan, self.notes.warn)
 
     def choose_probe(self, device: str | None = None) -> Probe:
         """Return what asks interpreters. C++ kernels for the CPU need no triton."""

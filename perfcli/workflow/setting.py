@@ -148,11 +148,30 @@ def settle(question: Question, asked: MeasuringOptions, context: Context) -> Set
         asked=asked,
         device=device,
         budget=asked.budget or BUDGET_SECONDS,
-        seed=asked.seed if asked.seed is not None else secrets.randbelow(_SEEDS),
+        seed=_choose_seed(asked),
         threads=threads,
         cpus=cpus,
         fake=fake,
     )
+
+
+def settle_elsewhere(asked: MeasuringOptions, context: Context) -> Setting:
+    """Return how to measure on one GPU of another machine. Raises PerfcliError for numbers out of
+    range."""
+    _check_range(asked)
+    return Setting(
+        asked=asked,
+        device="cuda",
+        budget=asked.budget or BUDGET_SECONDS,
+        seed=_choose_seed(asked),
+        threads=None,
+        cpus=(),
+        fake=measuring.parse(context.fake_plan),
+    )
+
+
+def _choose_seed(asked: MeasuringOptions) -> int:
+    return asked.seed if asked.seed is not None else secrets.randbelow(_SEEDS)
 
 
 def _check_range(asked: MeasuringOptions) -> None:

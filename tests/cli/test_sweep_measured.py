@@ -17,7 +17,7 @@ from perfcli.fake import measuring
 from perfcli.machine import driver, targets
 from perfcli.model import Measured, Swept
 from perfcli.storing import timings
-from perfcli.sweep import measuring as sessions
+from perfcli.sweep import devices
 from perfcli.sweep.pareto import rank
 from perfcli.workflow import bench
 
@@ -139,7 +139,7 @@ def test_each_gpu_has_one_session_at_a_time(
             busy[index] -= 1
         return measured
 
-    monkeypatch.setattr(sessions, "measure", watch)
+    monkeypatch.setattr(devices, "measure", watch)
     typed = [part.replace("layers=1,2", "layers=1,2,3,4") for part in GPUS]
     result = perfcli(*typed, "--json", "sweep.json")
     assert (result.code, result.out.splitlines()[0]) == (0, "8 variants: 8 compiled; 8 measured")

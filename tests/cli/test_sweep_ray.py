@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A cluster whose second node finds torch 9.9.9 first."""
+    """A cluster whose first node says that it has two GPUs, and whose second one finds torch 9.9.9
+    first."""
     from ray.cluster_utils import Cluster
 
     other = tmp_path_factory.mktemp("other")
@@ -29,7 +30,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     (other / "torch" / "version.py").write_text('__version__ = "9.9.9"\n')
     patched = pytest.MonkeyPatch()
     patched.setenv("PYTHONPATH", str(ROOT))
-    head = {"num_cpus": 1, "include_dashboard": False}
+    head = {"num_cpus": 1, "num_gpus": 2, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     patched.setenv("PYTHONPATH", f"{other}:{ROOT}")
     cluster.add_node(num_cpus=1)
@@ -59,6 +60,43 @@ def test_what_no_machine_has_the_memory_for_is_named_and_the_others_go_on(
     assert (result.code, result.out.splitlines()[0]) == (3, "4 variants: 2 compiled, 2 failed")
     said = " ".join(result.out.split())
     assert "rmsnorm needs 100 TB of memory, and the largest machine of the cluster, " in said
+
+
+def test_each_session_is_a_task_with_a_gpu(
+    perfcli: Perfcli, nodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    option = "triton.mix_order_reduction"
+    monkeypatch.setenv("PERFCLI_FAKE", f"1;ratio=1.05;only={option};noise=0.002")
+    typed = ("sweep", "gqa-transformer", "-p", "layers=1,2", "-o", f"{option}=unset,false")
+    typed += ("--measure", "--target", "h200", "--executor", "ray", "--address", nodes.address)
+    result = perfcli(*typed, "--json", "sweep.json")
+    assert (result.code, result.out.splitlines()[0]) == (0, "4 variants: 4 compiled; 4 measured")
+    assert "measuring 2 variants on GPUs of the cluster" in result.err
+    rows = json.loads(Path("sweep.json").read_text())["variants"]
+    assert [row["ratio"] for row in rows] == [1, pytest.approx(1.05, abs=0.002)] * 2
+    assert {row["measured"]["clock"] for row in rows} == {"device"}
+    again = perfcli(*typed, "-q")
+    assert again.out == "4 variants: 0 compiled, 4 stored before; 4 measured (4 before)\n"
+    monkeypatch.setenv("PERFCLI_FAKE", "1;fail=dies:head:prepare")
+    result = perfcli(*typed, "--fresh", "-q")
+    assert (result.code, result.out) == (3, "4 variants: 4 compiled; 0 measured, 4 not\n")
+
+
+def test_a_cluster_measures_on_any_gpu_of_the_kind_that_is_named(
+    perfcli: Perfcli, nodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfcli.machine.targets.has_gpu", lambda: False)
+    typed = ("sweep", "softmax", "--measure", "--executor", "ray", "--address", nodes.address)
+    for more, says in (
+        ((), "name the GPU of its machines with --target"),
+        (("--target", "h100,a100"), "name the GPU of its machines with --target"),
+        (("--device", "cpu"), "--measure takes any GPU of it: leave out --device"),
+    ):
+        result = perfcli(*typed, *more)
+        assert (result.code, says in result.complaint) == (2, True)
+    monkeypatch.setattr("perfcli.sweep.devices.list_nodes", lambda _: [])
+    result = perfcli(*typed, "--target", "h200")
+    assert (result.code, "no machine of the cluster has one" in result.complaint) == (2, True)
 
 
 @pytest.mark.torch

@@ -32,11 +32,11 @@ def begun(folder: Path, rounds: int) -> timings.Recorder:
 
 def test_a_measurement_comes_back_equal_to_the_last_bit(tmp_path: Path) -> None:
     given = measurement()
-    assert timings.read(timings._write(given, tmp_path)) == given
+    assert timings.read(timings.write(given, tmp_path)) == given
 
 
 def test_each_line_is_plain_json(tmp_path: Path) -> None:
-    lines = timings._write(measurement(), tmp_path).read_text().splitlines()
+    lines = timings.write(measurement(), tmp_path).read_text().splitlines()
     kinds = [next(iter(json.loads(line))) for line in lines]
     assert kinds == ["perfcli", "prepared", "prepared", "round", "round", "round", "end"]
     assert json.loads(lines[0])["format"] == timings.FORMAT
@@ -65,7 +65,7 @@ def test_what_ended_it_is_what_the_end_says(tmp_path: Path) -> None:
 
 
 def test_a_cut_at_any_byte_of_the_last_line_loses_that_line_alone(tmp_path: Path) -> None:
-    path = timings._write(measurement(), tmp_path)
+    path = timings.write(measurement(), tmp_path)
     text = path.read_bytes()
     start = text.rindex(b"\n", 0, -1) + 1
     for length in range(start, len(text)):
@@ -78,7 +78,7 @@ def test_a_cut_at_any_byte_of_the_last_line_loses_that_line_alone(tmp_path: Path
 
 
 def test_damage_in_the_middle_names_the_line(tmp_path: Path) -> None:
-    path = timings._write(measurement(), tmp_path)
+    path = timings.write(measurement(), tmp_path)
     lines = path.read_bytes().split(b"\n")
     for bad in (lines[3][:-4], b'{"round":{"number":"x"}}', b'{"surprise":1}', b"\xff", b""):
         path.write_bytes(b"\n".join([*lines[:3], bad, *lines[4:]]))
@@ -106,14 +106,14 @@ def test_other_files_are_no_measurements(text: str, tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    path = timings._write(measurement(), tmp_path)
+    path = timings.write(measurement(), tmp_path)
     path.write_text(path.read_text().replace('"format":4', '"format":5'))
     with pytest.raises(PerfcliError, match="has format 5, this perfcli reads up to 4: upgrade"):
         timings.read(path)
 
 
 def test_the_first_format_has_no_clock_of_the_device(tmp_path: Path) -> None:
-    path = timings._write(measurement(), tmp_path)
+    path = timings.write(measurement(), tmp_path)
     text = path.read_text().replace('"format":3', '"format":1')
     for later in ('"device_clock":"",', '"device_seconds":null,', '"no_graph":"",'):
         assert later in text
@@ -128,15 +128,15 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_an_older_reader_passes_over_fields_that_came_later(tmp_path: Path) -> None:
-    path = timings._write(measurement(), tmp_path)
+    path = timings.write(measurement(), tmp_path)
     path.write_text(path.read_text().replace('{"number":0,', '{"number":0,"later":1,'))
     assert timings.read(path) == measurement()
 
 
 def test_no_measurement_is_written_over(tmp_path: Path) -> None:
-    timings._write(measurement(), tmp_path)
+    timings.write(measurement(), tmp_path)
     with pytest.raises(PerfcliError, match="can't write"):
-        timings._write(measurement(), tmp_path)
+        timings.write(measurement(), tmp_path)
 
 
 def test_nothing_measured_leaves_no_file(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_nothing_measured_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_git_ignores_the_folder(tmp_path: Path) -> None:
-    timings._write(measurement(), tmp_path / ".perfcli" / "timings")
+    timings.write(measurement(), tmp_path / ".perfcli" / "timings")
     assert (tmp_path / ".perfcli" / ".gitignore").read_text() == "*\n"
 
 
@@ -193,7 +193,7 @@ def test_a_killed_process_leaves_all_that_was_finished(tmp_path: Path) -> None:
 def test_a_number_that_is_none_is_refused_on_reading(tmp_path: Path) -> None:
     given = measurement(rounds=1)
     broken = replace(given.rounds[0], head=Turn((float("nan"),)))
-    path = timings._write(replace(given, rounds=(broken, given.rounds[0])), tmp_path)
+    path = timings.write(replace(given, rounds=(broken, given.rounds[0])), tmp_path)
     assert msgspec.json.decode(path.read_bytes().splitlines()[3])["round"]["head"]["seconds"] == [
         None
     ]
@@ -208,6 +208,6 @@ def test_what_the_start_took_comes_back(tmp_path: Path) -> None:
         StartPhase("base", "timing launch configurations", None, 1.5),
     )
     given = measurement(start=phases)
-    assert timings.read(timings._write(given, tmp_path)) == given
+    assert timings.read(timings.write(given, tmp_path)) == given
     exchanged = timings._exchange(given)
     assert [phase.of for phase in exchanged.start] == ["command", "head", "head"]
