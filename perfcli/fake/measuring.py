@@ -202,6 +202,9 @@ class _FakeWorker:
             return Turn((), (), tuple(tuple(t * s for t in self._times) for s in scatters))
         return Turn(steps)
 
+    def kill(self) -> None:
+        """Nobody waits for what is made up."""
+
     def close(self) -> None:
         self._starter.alive.discard(self.number)
 

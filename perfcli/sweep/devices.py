@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Protocol
@@ -233,8 +233,7 @@ class _Device:
         """End what is being measured, and all processes."""
         self._stopped.set()
         for worker in list(self._workers):
-            with suppress(PerfcliError):
-                worker.close()
+            worker.kill()
         for place in self._benches.values():
             place.close()
 

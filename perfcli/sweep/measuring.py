@@ -106,8 +106,9 @@ class Sessions:
                     self._known[number] = self._judge(self._begun[number], made)
                     tell(Progress(place, "done"))
         except KeyboardInterrupt as error:
-            kept = units.plural(len(self._known), "measurement")
-            raise Interrupted(f"interrupted; all runs and {kept} are kept") from error
+            raise Interrupted(
+                "interrupted; all runs are stored, and so are the measurements that had ended"
+            ) from error
         self._begun.clear()
 
     def _judge(self, compared: Comparison, made: Measurement | PerfcliError) -> _Session:

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import Ask, MeasureRequest, Prepared, RankPlace, Turn
-from perfcli.worker.roles import AheadWorker, Phase
+from perfcli.worker.roles import AheadWorker, Phase, StartAhead
 
 T = TypeVar("T")
 
@@ -23,27 +23,16 @@ LAST_WORDS_SECONDS = 5.0
 neighbour may notice before anybody notices that the neighbour died."""
 
 
-class Rank(AheadWorker, Protocol):
-    """Measures as one rank, in a process of its own."""
-
-    def kill(self) -> None:
-        """End the process from another thread: who waits for it notices."""
-        ...
-
-
-StartRank = Callable[[MeasureRequest, Callable[[Phase], None]], Rank]
-
-
 class RankGroup:
     """Answers as a ``roles.AheadWorker``. Rank n has the n-th GPU, or the n-th part of the
     request's cores; phases are those of rank 0."""
 
     def __init__(
-        self, request: MeasureRequest, told: Callable[[Phase], None], start: StartRank
+        self, request: MeasureRequest, told: Callable[[Phase], None], start: StartAhead
     ) -> None:
         self._side = request.side
         self._folder = make_scratch("ranks-")
-        self._ranks: list[Rank] = []
+        self._ranks: list[AheadWorker] = []
         world = request.compile.world
         self._pool = ThreadPoolExecutor(world)
         port, each = _find_port(), len(request.cpus) // world
@@ -69,15 +58,18 @@ class RankGroup:
         """Time the same steps on all ranks at once. Raises as ``prepare``."""
         return join_turns(self._ask(lambda rank: rank.turn(ask)))
 
-    def close(self) -> None:
+    def kill(self) -> None:
         for rank in self._ranks:
             rank.kill()
+
+    def close(self) -> None:
+        self.kill()
         self._pool.shutdown()
         for rank in self._ranks:
             rank.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _ask(self, question: Callable[[Rank], T]) -> list[T]:
+    def _ask(self, question: Callable[[AheadWorker], T]) -> list[T]:
         """Return each rank's answer. Where one fails, the others wait for it in vain: all are
         ended."""
         failed: list[tuple[float, int, PerfcliError]] = []
@@ -95,8 +87,7 @@ class RankGroup:
             return [each.result() for each in pending]
         wait(pending, LAST_WORDS_SECONDS)
         known = sorted(failed, key=lambda each: each[:2])
-        for rank in self._ranks:
-            rank.kill()
+        self.kill()
         wait(pending)
         if not known:  # no error of ours
             return [each.result() for each in pending]

@@ -178,6 +178,10 @@ class AheadWorker(MeasuringWorker, Protocol):
         once."""
         ...
 
+    def kill(self) -> None:
+        """End its processes from another thread: who waits for an answer gets WorkerFailed."""
+        ...
+
 
 StartAhead = Callable[[MeasureRequest, Callable[[Phase], None]], AheadWorker]
 StartWorker = Callable[[MeasureRequest, Callable[[Phase], None]], MeasuringWorker]

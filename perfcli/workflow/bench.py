@@ -251,6 +251,9 @@ class _OwnFiles:
     def turn(self, ask: Ask) -> Turn:
         return self._worker.turn(ask)
 
+    def kill(self) -> None:
+        self._worker.kill()
+
     def close(self) -> None:
         self._worker.close()
 

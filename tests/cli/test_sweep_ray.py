@@ -67,8 +67,17 @@ def test_each_session_is_a_task_with_a_gpu(
 ) -> None:
     option = "triton.mix_order_reduction"
     monkeypatch.setenv("PERFCLI_FAKE", f"1;ratio=1.05;only={option};noise=0.002")
-    typed = ("sweep", "gqa-transformer", "-p", "layers=1,2", "-o", f"{option}=unset,false")
-    typed += ("--measure", "--target", "h200", "--executor", "ray", "--address", nodes.address)
+    swept = ("sweep", "gqa-transformer", "-p", "layers=1,2", "-o", f"{option}=unset,false")
+    typed = (
+        *swept,
+        "--measure",
+        "--target",
+        "h200",
+        "--executor",
+        "ray",
+        "--address",
+        nodes.address,
+    )
     result = perfcli(*typed, "--json", "sweep.json")
     assert (result.code, result.out.splitlines()[0]) == (0, "4 variants: 4 compiled; 4 measured")
     assert "measuring 2 variants on GPUs of the cluster" in result.err

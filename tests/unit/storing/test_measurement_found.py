@@ -22,7 +22,7 @@ from perfcli.storing.timings import (
 
 def put(folder: Path, id: str, hour: int, **more: Any) -> Path:
     made = replace(measurement(id, created=f"2026-11-21T{hour:02}:00:00Z"), **more)
-    return timings._write(made, folder)
+    return timings.write(made, folder)
 
 
 def found_id(folder: Path, base: str = "run-a", head: str = "run-b") -> str | None:

@@ -56,6 +56,9 @@ class Worker:
     def turn(self, ask: Any) -> Turn:
         raise NotImplementedError
 
+    def kill(self) -> None:
+        raise NotImplementedError
+
     def close(self) -> None:
         self.closed = True
 
