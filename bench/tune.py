@@ -1,6 +1,7 @@
 """What ``perfcli tune`` chooses without a GPU, and what that is worth on one.
 
     python bench/tune.py --search FILE [--python PYTHON] [--target h200] [--at-once N]
+                         [--models A,B] [--budget SECONDS]
     python bench/tune.py --measure FILE --out FILE [--seconds N]      on the GPU
     python bench/tune.py --table FILE                                 what --measure wrote
 
@@ -59,7 +60,8 @@ GRACE = 5.0
 
 def search(asked: argparse.Namespace) -> None:
     known = json.loads(asked.search.read_text()) if asked.search.exists() else {}
-    missing = [model for model in MODELS if model.name not in known]
+    wanted = asked.models.split(",") if asked.models else [model.name for model in MODELS]
+    missing = [model for model in MODELS if model.name in wanted and model.name not in known]
     with ThreadPoolExecutor(asked.at_once) as pool:
         for model, found in zip(missing, pool.map(lambda m: tune(m, asked), missing), strict=True):
             if found is None:
@@ -261,6 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", default="h200")
     parser.add_argument("--budget", type=float, help="seconds of searching for each model")
     parser.add_argument("--at-once", type=int, default=1, help="models that are searched at once")
+    parser.add_argument("--models", help="a,b: search these alone")
     parser.add_argument("--measure", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=210)
