@@ -104,6 +104,7 @@ class Forge:
         that it has at least, and others to keep; empty where they are."""
         self._changed = changed
         self._bundles: dict[str, Bundle] = {}
+        self._runs: dict[str, Run] = {}
         self._made: dict[tuple[object, ...], KernelFacts] = {}
         self._ahead: set[str] = set()
         """Classes whose kernels were compiled before their values were asked for."""
@@ -211,6 +212,11 @@ class Forge:
         before = self._unread.is_read(self.space.settings(frozenset()), name)
         return not before and self._unread.is_read(base, name) is not False
 
+    def is_valued(self, settings: Settings) -> bool:
+        """Return whether its class and its value are known."""
+        code = self.known.codes.get(_name_of(settings))
+        return code is not None and self.has_value(self._class(code, settings).name or "")
+
     def can_infer(self, settings: Settings) -> bool:
         """Return whether its class needs no compiling, by what is known now."""
         return self._unread.code_of(settings) is not None
@@ -279,6 +285,8 @@ class Forge:
     def compile(self, settings: Settings, code: str) -> Run:
         """Return the run of a class, with the binaries of its kernels where the metric is of these;
         then its value is known. Raises as ``value``."""
+        if code in self._runs:
+            return self._runs[code]
         self._compile_kernels_ahead()
         bundle = self._bundles.pop(code, None) or self._again(settings)
         run = bundle.run
@@ -287,6 +295,7 @@ class Forge:
             kernels = self._with_binaries(_texts_of(bundle), self.request_of(settings))
             run = replace(run, kernels=kernels, weighed=weighs)
         self._know(code, self.read(run))
+        self._runs[code] = run
         return run
 
     def _with_binaries(

@@ -43,6 +43,8 @@ from perfcli.search.result import Direction, Improvement
 MOST_PAIRS = 50
 MOST_HELPFUL = 30
 MOST_NEUTRAL = 12
+FIRST_AT_ONCE = 10
+"""Changes that are tried first: their values are known before the next ones are compiled."""
 
 
 def find_best(
@@ -79,9 +81,11 @@ def find_best(
 def _search_sums(
     best: Best, most_more: int, first: Subset, together: Sequence[Subset]
 ) -> Search[Subset, None]:
-    yield from _try_alone(best, [frozenset({key}) for key in best.ordered(first)])
-    if best.gain(frozenset()) is None:
-        return
+    early = [frozenset({key}) for key in best.ordered(first)]
+    for start in range(0, max(len(early), 1), FIRST_AT_ONCE):
+        yield from _try_alone(best, early[start : start + FIRST_AT_ONCE])
+        if best.gain(frozenset()) is None:
+            return
     yield from _try_helpful(best)
     known = first.union(*together)
     rest = [frozenset({key}) for key in best.changes if key not in known]

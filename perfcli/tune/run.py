@@ -236,7 +236,7 @@ class _Tuning:
             options=options,
             patched=tuple(patches),
             against_default=judge.against_default(options),
-            shares=tuple(self._share(key, chosen, judge) for key in sorted(chosen)),
+            shares=tuple(self._share(key, chosen, judge, best.stopped) for key in sorted(chosen)),
             command=write_compare(self._scope.question, python, variant, options),
         )
 
@@ -255,8 +255,12 @@ class _Tuning:
         look = look_with(
             lambda subset: judge.against_default(self._settings(subset)),
             lambda subsets: judge.compile([self._settings(each) for each in subsets]),
+            self._is_valued if best.stopped else lambda subset: True,
         )
         return find_smallest(keys, whole, look, judge.is_sure)
+
+    def _is_valued(self, subset: Subset) -> bool:
+        return self._forge.is_valued(self._settings(subset))
 
     def _list_near(self, chosen: Subset, best: Improvement, alone: Sequence[Tried]) -> list[Subset]:
         """Return the sets that are worth measuring, each with code of its own: the chosen one, the
@@ -298,13 +302,16 @@ class _Tuning:
         except PerfcliError as error:
             return replace(tried, failure=str(error))
 
-    def _share(self, key: str, chosen: Subset, judge: Judge) -> Share:
+    def _share(self, key: str, chosen: Subset, judge: Judge, stopped: str) -> Share:
+        """Return what an option does; after a stop nothing is compiled for it."""
         (change,) = (each for each in self._scope.wide.changes if each.key == key)
         alone, rest = self._settings(frozenset({key})), self._settings(chosen - {key})
         return Share(
             change,
             _known(lambda: judge.against_default(alone)),
-            _known(lambda: judge.between(rest, self._settings(chosen))),
+            None
+            if stopped and not self._is_valued(chosen - {key})
+            else _known(lambda: judge.between(rest, self._settings(chosen))),
             self._scope.knobs[change.name].knob.alters,
         )
 

@@ -58,16 +58,19 @@ def find_smallest(
 
 
 def look_with(
-    judge: Callable[[Subset], Ratio], compile_all: Callable[[Sequence[Subset]], None]
+    judge: Callable[[Subset], Ratio],
+    compile_all: Callable[[Sequence[Subset]], None],
+    may_look: Callable[[Subset], bool] = lambda subset: True,
 ) -> Look:
-    """Return what looks at sets that are compiled at once; one that fails has no answer."""
+    """Return what looks at sets that are compiled at once; one that fails, or that it may not look
+    at, has no answer."""
 
     def look(sets: Sequence[Subset]) -> list[Ratio | None]:
-        compile_all(sets)
+        compile_all([subset for subset in sets if may_look(subset)])
         found: list[Ratio | None] = []
         for subset in sets:
             try:
-                found.append(judge(subset))
+                found.append(judge(subset) if may_look(subset) else None)
             except PerfcliError:
                 found.append(None)
         return found

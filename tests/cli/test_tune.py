@@ -74,6 +74,19 @@ def test_one_option_that_gains_it_all(weighed: Any) -> None:
     assert (second["chosen"], second["measured_ratio"]) == ("False", "")
 
 
+def test_what_is_known_when_it_stops_is_recommended(
+    weighed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = [replace(k, helped=k.values if k.name == MAX_READS else ()) for k in performance.load()]
+    monkeypatch.setattr(performance, "load", lambda: few)
+    result = weighed(*TUNE, *OVER_FUSED, "--max-runs", "8", "--json", "out.json")
+    assert result.code == 3
+    found = document()
+    assert found["stopped"] == "after 8 runs (--max-runs)"
+    assert (found["verdict"], found["options"][MAX_READS]) == ("faster", 5)
+    assert "the same command goes on from there" in result.out
+
+
 def test_others_take_the_file(weighed: Any) -> None:
     weighed(*TUNE, *OVER_FUSED, "--output", "tuned.toml", "-q")
     compare = ("compare", "softmax", "--target", "h200")

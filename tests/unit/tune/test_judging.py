@@ -1,0 +1,48 @@
+"""What tune tells of a variant from its code alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from handmade import kernel, run
+
+from perfcli.model import Launch, Run
+from perfcli.tune.judging import LIKELY_TIME, Estimating
+
+
+class Known:
+    metric = LIKELY_TIME
+
+
+def skimmed(default: Run, found: Run) -> dict[str, float]:
+    judge = Estimating(Known(), default, 2e-3)  # type: ignore[arg-type]
+    return judge._skim(found)
+
+
+def moving(read: int, launches: int = 1, calls: int = 1) -> Run:
+    made = run([kernel("a", "mul", read=read, written=0, launches=launches)])
+    return replace(made, launches=(Launch("forward 0", "aten.mm", extern=True),) * calls)
+
+
+def test_what_moves_much_more_takes_longer() -> None:
+    # 2 × 600 of 1,000 bytes: a fifth more.
+    assert skimmed(moving(1000), moving(600, launches=2)) == {
+        "likely-time": pytest.approx(2.4e-3),
+        "likely-time moved": pytest.approx(1.2),
+    }
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        moving(1040),  # by less than 5 %
+        moving(1200, calls=0),  # it calls the library less often
+    ],
+)
+def test_what_may_be_faster_is_estimated(found: Run) -> None:
+    assert skimmed(moving(1000), found) == {}
+
+
+def test_nothing_is_told_where_bytes_are_not_known() -> None:
+    assert skimmed(moving(1000), run([kernel("a", "mul", read=None, written=0)])) == {}
