@@ -92,7 +92,7 @@ class Device:
         began, waited = time.monotonic(), self.turnstile.waited
         results: list[torch.Tensor] = []
         with chosen(options):
-            step = self._compiled()
+            step = self._compiled(None if "dynamo.assume_static_by_default" in options else False)
             with contextlib.nullcontext() if searches else self._alone():
                 for kept in ([], [], results):
                     step(kept)
@@ -111,7 +111,7 @@ class Device:
         finally:
             self.turnstile.leave()
 
-    def _compiled(self) -> Callable[[list[torch.Tensor]], None]:
+    def _compiled(self, dynamic: bool | None) -> Callable[[list[torch.Tensor]], None]:
         """Return a step that appends its results to a list."""
         import torch._inductor.compile_fx as inductor
 
@@ -122,7 +122,7 @@ class Device:
             """One of its own per variant: Dynamo keeps compiled code by backend."""
             return inductor.compile_fx(graph, inputs)
 
-        call = torch.compile(workload.call, backend=backend, dynamic=False)
+        call = torch.compile(workload.call, backend=backend, dynamic=dynamic)
         kind = workload.autocast and getattr(torch, workload.autocast)
 
         def step(results: list[torch.Tensor]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.model import Launch, Run
-from perfcli.tune.judging import LIKELY_TIME, Estimating
+from perfcli.tune.judging import LIKELY_TIME, Estimating, _fit_half_width
 
 
 class Known:
@@ -46,3 +46,9 @@ def test_what_may_be_faster_is_estimated(found: Run) -> None:
 
 def test_nothing_is_told_where_bytes_are_not_known() -> None:
     assert skimmed(moving(1000), run([kernel("a", "mul", read=None, written=0)])) == {}
+
+
+def test_intervals_of_options_are_their_own() -> None:
+    # √((0.57 · 0.23)² + 0.037²); what is the same on both sides is as long, whatever that is.
+    assert _fit_half_width(0.23) == pytest.approx(0.1362, abs=1e-4)
+    assert _fit_half_width(0.0) == 0.0
