@@ -50,7 +50,7 @@ SEARCHED_HERE = ("softmax", "softmax-training", "cross-entropy", "column-sum")
 MOST_WRONG = 0.05
 """The most by which a result may differ from the default's, as a part of the largest there: several
 roundings to bfloat16."""
-MOST_FOR_ONE = 25
+MOST_FOR_ONE = 15
 """Single options that one process compiles; of a model with more three share them."""
 GRACE = 5.0
 """Seconds after the end in which a process may still write what it has."""
