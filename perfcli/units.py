@@ -72,6 +72,14 @@ def rate(bytes_per_second: float | None) -> str:
     return NOT_KNOWN if bytes_per_second is None else f"{size(bytes_per_second)}/s"
 
 
+def ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """Return ``1.052 [1.047, 1.058]``, or the ratio alone without an interval."""
+    if value is None:
+        return NOT_KNOWN
+    known = low is not None and high is not None
+    return f"{value:.3f}" + (f" [{low:.3f}, {high:.3f}]" if known else "")
+
+
 def interval(
     ratio: float | None, low: float | None = None, high: float | None = None, *, least: int = 0
 ) -> str:

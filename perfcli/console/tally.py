@@ -32,20 +32,23 @@ MANY = 6
 """More requests than these are counted instead of being named."""
 
 
-def watch(names: Sequence[str], notes: Notes) -> Reporter | Tally:
-    """Return what shows the progress of requests with these names."""
-    return Tally(names, notes) if len(names) > MANY else Reporter(names, notes, STARTING)
+def watch(names: Sequence[str], notes: Notes, first: str = STARTING) -> Reporter | Tally:
+    """Return what shows the progress of requests with these names. ``first`` is said where nothing
+    is told for a second."""
+    return Tally(names, notes, first=first) if len(names) > MANY else Reporter(names, notes, first)
 
 
 class Tally(LiveDisplay):
     """Counts the requests that are ``done`` (``compiled``); a context manager, called for each
     event."""
 
-    def __init__(self, names: Sequence[str], notes: Notes, done: str = "compiled") -> None:
+    def __init__(
+        self, names: Sequence[str], notes: Notes, done: str = "compiled", first: str = STARTING
+    ) -> None:
         self._names = names
         self._notes = notes
         self._word = done
-        self._first = FirstWord(STARTING, notes)
+        self._first = FirstWord(first, notes)
         self._began = time.monotonic()
         self._next_said = self._began + PATIENCE_SECONDS
         self._gap = FIRST_GAP_SECONDS

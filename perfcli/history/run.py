@@ -56,6 +56,10 @@ def run(action: str, asked: Asked) -> int:
     if action not in _ACTIONS:
         raise PerfcliError(f"history {action}: one of {', '.join(_ACTIONS)} is expected")
     documents.check(asked.wanted)
+    if asked.wanted.html is not None and action != "plot":
+        raise PerfcliError(f"--html is for history plot: leave it out of history {action}")
+    if asked.commit and action != "add":
+        raise PerfcliError(f"--commit is for history add: leave it out of history {action}")
     return _ACTIONS[action](asked, Notes(asked.quiet))
 
 

@@ -132,22 +132,23 @@ def find_clocks_going_back(entries: Sequence[Stored]) -> Iterator[str]:
         subjects.setdefault(each.entry.subject.key, []).append(each)
     pairs = list(pairwise(order(entries)))
     own = [pair for listed in subjects.values() for pair in pairwise(order(listed))]
-    later = [(old.added, new.added) for old, new in pairs if new.sequence > old.sequence]
+    later = [("added", o.added, n.added) for o, n in pairs if n.sequence > o.sequence]
     later += [
-        (old.entry.created, new.entry.created) for old, new in own if new.sequence > old.sequence
+        ("run", old.entry.created, new.entry.created)
+        for old, new in own
+        if new.sequence > old.sequence
     ]
     # Of two branches the longer one may be the older one: that is no clock.
+    commits = [(old.entry.commit, new.entry.commit) for old, new in own]
     later += [
-        (old.entry.commit.time, new.entry.commit.time)
-        for old, new in own
-        if old.entry.commit.depth
-        and new.entry.commit.depth
-        and old.entry.commit.branch == new.entry.commit.branch
+        (f"commits {old.id[:12]} and {new.id[:12]}, made", old.time, new.time)
+        for old, new in commits
+        if old.depth and new.depth and old.branch == new.branch
     ]
-    for before, after in later:
+    for what, before, after in later:
         if before and after and after[:19] < before[:19]:
             yield (
-                f"the clock went back between {before[:19]} and {after[:19]}: points "
-                "are in the order of commits, or of additions, whatever the clock said"
+                f"a clock went back: {what} at {before[:19]}, then at {after[:19]}; points are in "
+                "the order of commits, or of additions, whatever the clock said"
             )
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from perfcli import units
-from perfcli.model import Scalar, Sweep, Swept
+from perfcli.model import Measured, Scalar, Sweep, Swept
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -136,13 +136,8 @@ def _write_measured(variant: Swept) -> str:
 
 
 def _write_ratio(variant: Swept) -> str:
-    """Return ``1.052 [1.047, 1.058]``; an interval where it is measured."""
-    found = variant.measured
-    if variant.ratio is None:
-        return units.NOT_KNOWN
-    if found is None or found.ratio_low is None or found.ratio_high is None:
-        return f"{variant.ratio:.3f}"
-    return f"{variant.ratio:.3f} [{found.ratio_low:.3f}, {found.ratio_high:.3f}]"
+    found = variant.measured or Measured()
+    return units.ratio(variant.ratio, found.ratio_low, found.ratio_high)
 
 
 def _is_known(text: str) -> bool:

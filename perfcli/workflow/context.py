@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfcli.cluster.connection import Cluster
-from perfcli.console.notes import Notes
+from perfcli.console.notes import STARTING, Notes
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
 from perfcli.model import StartPhase
@@ -107,6 +107,11 @@ class Context:
         from perfcli.worker.template import TemplateProcess
 
         return TemplateProcess(self.timeout)
+
+    @property
+    def first_step(self) -> str:
+        """Return what a compilation waits for first."""
+        return STARTING if self.cluster is None else "connecting to the cluster"
 
     @property
     def terms(self) -> Terms:

@@ -241,7 +241,7 @@ def _compile(
     try:
         with (
             Worktrees() as worktrees,
-            watch(_name_requests(requests), notes) as progress,
+            watch(_name_requests(requests), notes, context.first_step) as progress,
             closing(
                 worktrees.compile(
                     context.start_executor(interlude and _hide(interlude, progress)),
@@ -252,7 +252,7 @@ def _compile(
         ):
             for number, bundle in arriving:
                 if isinstance(bundle, PerfcliError):
-                    progress(Progress(number, "done"))
+                    progress(Progress(number, "done", text="failed"))
                     yield jobs[number], bundle
                     continue
                 made = keep(bundle, jobs[number].fingerprint, notes)

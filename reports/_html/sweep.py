@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfcli import units
-from perfcli.model import Scalar, Sweep, Swept
+from perfcli.model import Measured, Scalar, Sweep, Swept
 
 from .page import _environment, _file, _policy, _safe
 from .scale import Plot, Scale, Tick
@@ -85,6 +85,7 @@ def render_sweep(sweep: Sweep) -> str:
             front=_draw_front(sweep.variants),
             errors=errors,
             unmeasured=unmeasured,
+            measured=sum(each.is_measured for each in sweep.variants),
             source=_describe_source(sweep),
             titles=[title for title, _ in columns],
             rows=[
@@ -99,14 +100,12 @@ def render_sweep(sweep: Sweep) -> str:
 
 _MEASURED: tuple[tuple[str, Callable[[Swept], str]], ...] = (
     ("measured", lambda each: _write_measured(each)),
-    ("from", lambda each: units.seconds(each.measured.low) if each.measured else ""),
-    ("to", lambda each: units.seconds(each.measured.high) if each.measured else ""),
 )
 _COLUMNS: tuple[tuple[str, Callable[[Swept], str]], ...] = (
     ("estimate", lambda each: units.seconds(each.seconds)),
     ("from", lambda each: units.seconds(each.low)),
     ("to", lambda each: units.seconds(each.high)),
-    ("ratio", lambda each: _write_ratio(each.ratio)),
+    ("ratio", lambda each: _write_ratio(each)),
     ("memory", lambda each: units.size(each.memory_bytes)),
     ("front", lambda each: "★" if each.pareto else ""),
     ("kernels", lambda each: units.count(each.metrics.get("kernels"))),
@@ -138,8 +137,9 @@ def _describe_source(sweep: Sweep) -> str:
     return f"Times are measured on {', '.join(devices)}{others}."
 
 
-def _write_ratio(ratio: float | None) -> str:
-    return units.NOT_KNOWN if ratio is None else f"{ratio:.3f}"
+def _write_ratio(variant: Swept) -> str:
+    found = variant.measured or Measured()
+    return units.ratio(variant.ratio, found.ratio_low, found.ratio_high)
 
 
 # --- what tells variants apart ---------------------------------------------------------------

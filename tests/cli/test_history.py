@@ -88,6 +88,15 @@ def test_a_quiet_listing_is_one_line(grown: Any) -> None:
     )
 
 
+def test_options_of_other_actions_are_refused(grown: Any) -> None:
+    for words, says in (
+        (("check", "--html", "x.html"), "--html is for history plot: leave it out of history ch"),
+        (("show", "--commit", "HEAD"), "--commit is for history add: leave it out of history sh"),
+    ):
+        found = grown("history", *words)
+        assert (found.code, says in found.complaint) == (2, True)
+
+
 def test_quiet_drawings_and_checks_are_one_line(grown: Any) -> None:
     assert grown("history", "plot", "-q").out == grown("history", "show", "-q").out
     found = grown("history", "check", "-q")

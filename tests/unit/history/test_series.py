@@ -42,14 +42,14 @@ def test_a_clock_that_went_back_is_told_once() -> None:
     history.add_all([(entry(2, depth=2), "2019-01-01T00:00:00Z")], {})
     history.add_all([(entry(3, depth=3), "2018-01-01T00:00:00Z")], {})
     (line,) = find_clocks_going_back(history.entries())
-    assert "the clock went back" in line
+    assert "a clock went back: " in line
     assert list(find_clocks_going_back(listed(entry(1), entry(2)))) == []
 
 
 def test_commits_and_runs_whose_clock_went_back_are_told() -> None:
     first, second = entry(1, depth=1), entry(2, depth=2, created="2019-11-23T00:00:00Z")
     (line,) = find_clocks_going_back(listed(first, second))
-    assert "between 2026-01-01T00:00:01 and 2019-11-23T00:00:00" in line
+    assert "run at 2026-01-01T00:00:01, then at 2019-11-23T00:00:00" in line
     # An older commit that is measured later is no contradiction.
     late = entry(1, depth=1, created="2026-06-01T00:00:00Z")
     assert list(find_clocks_going_back(listed(entry(2, depth=2), late))) == []
@@ -61,7 +61,7 @@ def test_commits_and_runs_whose_clock_went_back_are_told() -> None:
         )
     ]
     (line,) = find_clocks_going_back(listed(*dated))
-    assert "between 2026-01-02T00:00:00 and 2026-01-01T00:00:00" in line
+    assert "made at 2026-01-02T00:00:00, then at 2026-01-01T00:00:00" in line
     assert "2019-11-23 to 2026-01-01" in view.title_subject(BLOCK, listed(first, second))
 
 
