@@ -256,3 +256,29 @@ def test_small_problems_write_few_partial_sums() -> None:
     main, last = plan(Problem("rmsnorm-backward", 512, 4096)).launches
     assert (main.function, last.function) == ("gradient_rows", "sum_partials")
     assert number(main, "GROUPS") == H200.sm_count
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [
+        ((16384, 256), 8),
+        ((262144, 512), 4),
+        ((4096, 512), 2),
+        ((100, 512), 0),  # there are more multiprocessors than rows
+        ((262144, 2048), 0),
+        ((16384, 603), 0),  # only peeled loads them 16 bytes wide
+    ],
+)
+def test_a_block_takes_several_short_rows(shape: tuple[int, int], rows: int) -> None:
+    """Of blocks with one short row each, a multiprocessor starts too few at a time."""
+    step = plan(Problem("rmsnorm", *shape)).launches[-1]
+    assert step.constants.get("ROWS", 0) == rows
+    if rows:
+        assert step.grid[0] == shape[0] // rows >= 8 * H200.sm_count
+
+
+def test_long_means_keep_rows_of_a_thousand_columns_apart() -> None:
+    inside, beyond = (Problem("layernorm", rows, 1000) for rows in (4096, 131072))
+    layernorm = registry.family("layernorm")
+    variants = [layernorm.plan(each, H200, None).variant for each in (inside, beyond)]
+    assert variants == ["full-tile", "register-tiled"]
