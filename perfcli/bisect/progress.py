@@ -33,6 +33,7 @@ class Watcher(LiveDisplay):
         metric: SearchMetric,
         notes: Notes,
         name: Callable[[Any], str] = lambda value: f"value {value}",
+        first: str = FIRST,
     ) -> None:
         self._forge = forge
         self._name = name
@@ -43,7 +44,7 @@ class Watcher(LiveDisplay):
         self._bad = self._unresolved = 0
         self._live: Live | None = None
         self._asked: set[object] = set()
-        self._text = self._doing = FIRST
+        self._text = self._doing = first
         self._said = self._began
         self._ended = threading.Event()
         forge.told = self._tell
@@ -64,7 +65,7 @@ class Watcher(LiveDisplay):
             )
             self._live.start()
         elif not self._notes.quiet:
-            self._say(FIRST)
+            self._say(self._text)
             threading.Thread(target=self._go_on_saying, daemon=True).start()
         return self
 

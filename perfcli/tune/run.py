@@ -152,7 +152,10 @@ class _Tuning:
     def run(self) -> Tuned:
         scope, forge = self._scope, self._forge
         with ExitStack() as stack:
-            watcher = stack.enter_context(Watcher(forge, forge.metric, scope.context.notes))
+            options, values = _count_candidates(scope.space)
+            first = f"{options} options with {values} values to try: compiling without any"
+            notes = scope.context.notes
+            watcher = stack.enter_context(Watcher(forge, forge.metric, notes, first=first))
             most = scope.options.max_runs
             stops = list_stops(forge, most, scope.options.budget)
             limits = SearchLimits(scope.job.request.jobs, stops, watcher, most)
@@ -193,7 +196,7 @@ class _Tuning:
 
     def _describe(self, best: Improvement, judge: Estimating | Measuring) -> Tuned:
         scope = self._scope
-        request, changes = scope.job.request, scope.space.changes
+        request = scope.job.request
         return Tuned(
             self._record.id,
             write_title(scope.question, request),
@@ -205,7 +208,7 @@ class _Tuning:
             scope.space.settings(frozenset()),
             seconds=judge.seconds if isinstance(judge, Estimating) else None,
             left_out=scope.left_out,
-            searched=(len({change.name for change in changes}), len(changes)),
+            searched=_count_candidates(scope.space),
             stopped=best.stopped,
         )
 
@@ -314,6 +317,11 @@ class _Tuning:
             else _known(lambda: judge.between(rest, self._settings(chosen))),
             self._scope.knobs[change.name].knob.alters,
         )
+
+
+def _count_candidates(space: Space) -> tuple[int, int]:
+    """Return how many options, and values of them, may be set."""
+    return len({change.name for change in space.changes}), len(space.changes)
 
 
 def _known(ask: Callable[[], Ratio]) -> Ratio | None:

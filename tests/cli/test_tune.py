@@ -171,6 +171,7 @@ def test_on_a_gpu_a_measurement_decides(
 
 def test_a_search_that_was_stopped_says_so(weighed: Any) -> None:
     result = weighed(*TUNE, "--max-runs", "2")
+    assert result.err.startswith("8 options with 14 values to try: compiling without any\n")
     assert result.code == 3
     assert "UNSURE: nothing that is surely faster was found before it stopped\n" in result.out
     assert "stopped after 2 runs (--max-runs): the same command goes on from there\n" in result.out
