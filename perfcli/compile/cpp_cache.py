@@ -7,12 +7,13 @@ that all kernels include, in each process whose own caches are empty, as those o
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib
 import os
 import platform
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,18 +87,29 @@ def _finish(precompile: Callable[..., str]) -> Callable[..., str]:
 def _keep(
     probe: Callable[[Any, str], bool], describe: Callable[[str], str], folder: Path
 ) -> Callable[[Any, str], bool]:
-    """Return a probe that is not made where it succeeded before. One that failed may have run out
-    of time or memory: it is made again."""
+    """Return a probe that is not made where it succeeded before, nor twice at the same time. One
+    that failed may have run out of time or memory: it is made again."""
 
     def check_build(isa: Any, code: str) -> bool:
         text = f"{describe(isa.build_arch_flags())}\0{code}"
         kept = folder / hashlib.sha256(text.encode()).hexdigest()
-        if kept.exists():
-            return True
-        works = probe(isa, code)
-        if works:
-            with suppress(OSError):
-                write_whole(kept, b"")
-        return works
+        with _alone(kept.with_suffix(".lock")):
+            if kept.exists():
+                return True
+            works = probe(isa, code)
+            if works:
+                with suppress(OSError):
+                    write_whole(kept, b"")
+            return works
 
     return check_build
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Wait for whoever has the lock; where there can be none, for nobody."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(stack.enter_context(lock.open("w")), fcntl.LOCK_EX)
+        yield

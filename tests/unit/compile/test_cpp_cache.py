@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,21 @@ def test_a_failure_is_asked_again(compiler: Any, tmp_path: Path) -> None:
     compiler.works = True
     assert probe(compiler, tmp_path, "-mavx2", "exp()")
     assert len(compiler.asked) == 2
+
+
+def test_who_asks_meanwhile_waits_for_the_answer(compiler: Any, tmp_path: Path) -> None:
+    other = threading.Thread(target=probe, args=(compiler, tmp_path, "-mavx2", "exp()"))
+
+    def compile_it(isa: Instructions, code: str) -> bool:
+        other.start()
+        other.join(0.2)
+        return other.is_alive()
+
+    assert _keep(compile_it, lambda flags: f"g++ 12 {flags}", tmp_path)(
+        Instructions("-mavx2"), "exp()"
+    )
+    other.join()
+    assert compiler.asked == []
 
 
 def test_a_cache_that_cannot_be_written_is_no_failure(compiler: Any, tmp_path: Path) -> None:
