@@ -13,11 +13,10 @@ import hypothesis
 import pytest
 from once import compute_once, find_run_folder
 from rewriting import rewrite_asserts
-from warm import WarmProcess
+from warm import Templates, WarmProcess
 
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.roles import Compiled
-from perfcli.worker.template import TemplateProcess
 
 # What is collected stays until the end: nobody need look through it, now or while tests run.
 gc.disable()
@@ -82,13 +81,17 @@ def warm_workers(monkeypatch: pytest.MonkeyPatch, warm_process: WarmProcess) -> 
     monkeypatch.setattr(ProcessExecutor, "compile", compile_warm)
 
 
+@pytest.fixture(scope="session")
+def templates(cache_of_the_run: Path) -> Iterator[Templates]:
+    kept = Templates()
+    yield kept
+    kept.close()
+
+
 @pytest.fixture
-def one_template(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The commands of a test, all for one device and target, generate code in one process."""
-    template = TemplateProcess(timeout_seconds=300)
+def one_template(monkeypatch: pytest.MonkeyPatch, templates: Templates) -> None:
+    """Commands generate code in processes that outlive them."""
     lent = SimpleNamespace(
-        generate=template.generate, with_binaries=template.with_binaries, close=lambda: None
+        generate=templates.generate, with_binaries=templates.with_binaries, close=lambda: None
     )
     monkeypatch.setattr("perfcli.worker.template.TemplateProcess", lambda _: lent)
-    yield
-    template.close()

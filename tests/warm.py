@@ -19,10 +19,11 @@ import msgspec
 import perfcli
 from perfcli.errors import PerfcliError
 from perfcli.machine import targets
-from perfcli.model import Bundle, CompileRequest, Run, Variant
+from perfcli.model import Bundle, CompileRequest, KernelFacts, KernelText, Run, Variant
 from perfcli.worker import protocol
 from perfcli.worker.process import worker_environment
-from perfcli.worker.roles import Compiled, Progress
+from perfcli.worker.roles import Compiled, Made, Progress
+from perfcli.worker.template import TemplateProcess
 from perfcli.worker.weighing import weigh
 
 BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
@@ -82,6 +83,42 @@ class WarmProcess:
     def close(self) -> None:
         for process in self._processes.values():
             process.communicate()
+
+
+class Templates:
+    """A ``TemplateProcess`` for each device and target, where each question has the current folder
+    of who asks."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, TemplateProcess] = {}
+
+    def generate(
+        self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
+    ) -> Iterator[tuple[int, Made]]:
+        here = list(map(_here, requests))
+        return self.of(here[0]).generate(here, base and _here(base))
+
+    def with_binaries(
+        self,
+        kernels: Sequence[tuple[KernelFacts, KernelText]],
+        request: CompileRequest,
+        weighs: bool = False,
+    ) -> tuple[KernelFacts, ...]:
+        return self.of(request).with_binaries(kernels, request, weighs)
+
+    def close(self) -> None:
+        for each in self._made.values():
+            each.close()
+
+    def of(self, request: CompileRequest) -> TemplateProcess:
+        kind = f"{request.device} {request.target and request.target.name}"
+        if kind not in self._made:
+            self._made[kind] = TemplateProcess(timeout_seconds=300)
+        return self._made[kind]
+
+
+def _here(request: CompileRequest) -> CompileRequest:
+    return replace(request, folder=request.folder or os.getcwd())
 
 
 def make_request(cache_dir: Path) -> CompileRequest:

@@ -165,6 +165,8 @@ def _make_generation(
     def work() -> Message:
         from perfcli.compile import code
 
+        if request.folder:
+            os.chdir(request.folder)
         made = code.generate(request, keep, lambda phase, done, total: None, branches)
         run, blobs = made.bundle.run, made.bundle.blobs
         known = {"code": made.code, "unread": made.unread, "run": run, "blobs": blobs}

@@ -75,7 +75,7 @@ def _join(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:
     return replace(facts, candidates=made.candidates, alternatives=made.alternatives)
 
 
-Place: TypeAlias = "tuple[str | None, tuple[tuple[str, str], ...], str]"
+Place: TypeAlias = "tuple[str | None, tuple[tuple[str, str], ...]]"
 
 MOST_TEMPLATES = 3
 """Interpreters and environments that are kept alive: each holds a torch in memory."""
@@ -92,17 +92,17 @@ class TemplateProcess:
     def generate(
         self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
     ) -> Iterator[tuple[int, Made]]:
-        for place in dict.fromkeys(map(_place, requests)):
-            own = {n: each for n, each in enumerate(requests) if _place(each) == place}
-            common = base if base is not None and _place(base) == place else None
+        for part in dict.fromkeys(map(_part, requests)):
+            own = {n: each for n, each in enumerate(requests) if _part(each) == part}
+            common = base if base is not None and _part(base) == part else None
             yield from self._at_once(own, common)
 
     def _at_once(
         self, requests: Mapping[int, CompileRequest], base: CompileRequest | None
     ) -> Iterator[tuple[int, Made]]:
-        """Generate the requests of one place. Where the worker itself fails, or a process of it
-        dies, what is missing is tried once more: what branches off ``base`` without it, others each
-        in a fresh worker."""
+        """Generate requests of one part. Where the worker itself fails, or a process of it dies,
+        what is missing is tried once more: what branches off ``base`` without it, others each in a
+        fresh worker."""
         missing, numbers = dict(requests), list(requests)
         first = requests[numbers[0]]
         asked: dict[str, Any] = {"generate": list(requests.values())}
@@ -206,8 +206,7 @@ class WarmWorker:
         self._channel: Channel | None = None
         try:
             environment = worker_environment(request, self._folder)
-            python, current = request.variant.python, request.folder
-            self._channel = Channel(python, environment, self._folder, current=current)
+            self._channel = Channel(request.variant.python, environment, self._folder)
             self._channel.doing = "importing torch"
             for _ in self.ask({"template": request}):
                 pass
@@ -240,8 +239,12 @@ class WarmWorker:
 
 def _place(request: CompileRequest) -> Place:
     """Return what decides, of all variants, in which process they can be compiled."""
-    variant = request.variant
-    return variant.python, tuple(sorted(variant.env.items())), request.folder
+    return request.variant.python, tuple(sorted(request.variant.env.items()))
+
+
+def _part(request: CompileRequest) -> tuple[Place, str]:
+    """Return what variants share that part from a common base."""
+    return _place(request), request.folder
 
 
 def _groups(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from warm import Templates
 
 from perfcli.blobs import unpack
 from perfcli.errors import CompileFailed, UserCodeFailed, WorkerFailed
@@ -67,10 +68,10 @@ def model(tmp_path: Path) -> str:
 
 
 def both(
-    template: TemplateProcess, requests: list[CompileRequest]
+    templates: Templates, requests: list[CompileRequest]
 ) -> tuple[dict[int, Made], dict[int, Made]]:
     """Parted from the first one, and each from the start."""
-    return dict(template.generate(requests, requests[0])), dict(template.generate(requests))
+    return dict(templates.generate(requests, requests[0])), dict(templates.generate(requests))
 
 
 def assert_same(parted: Made, whole: Made) -> None:
@@ -94,21 +95,23 @@ EARLY_AND_LATE: list[Options] = [
     {"triton.persistent_reductions": False},
     {"max_fusion_size": 1},
 ]
+OF_A_GRADIENT = [EARLY_AND_LATE[n] for n in (0, 2, 5, 6)]
+"""Read before the graph of the gradient is made, and while its code is generated."""
 UNREAD: Options = {"conv_1x1_as_mm": True}
 
 
 @pytest.mark.parametrize(
-    ("scenario", "params"),
+    ("scenario", "params", "variants"),
     [
-        ("softmax", {"rows": 64, "columns": 4096}),
-        ("rmsnorm", {"rows": 64, "columns": 1024, "mode": "training"}),
+        ("softmax", {"rows": 64, "columns": 4096}, EARLY_AND_LATE),
+        ("rmsnorm", {"rows": 64, "columns": 1024, "mode": "training"}, OF_A_GRADIENT),
     ],
 )
 def test_the_same_as_from_the_start(
-    template: TemplateProcess, scenario: str, params: Mapping[str, Scalar]
+    templates: Templates, scenario: str, params: Mapping[str, Scalar], variants: list[Options]
 ) -> None:
-    requests = requests_for(scenario, params, [*EARLY_AND_LATE, UNREAD])
-    parted, whole = both(template, requests)
+    requests = requests_for(scenario, params, [*variants, UNREAD])
+    parted, whole = both(templates, requests)
     base = parted[0]
     assert isinstance(base, Generated)
     assert base.bundle.run.mode == params.get("mode", "forward")
@@ -123,25 +126,25 @@ def test_the_same_as_from_the_start(
         assert set(requests[number].variant.options) <= set(base.unread)
 
 
-def test_a_base_that_nobody_asked_for(template: TemplateProcess) -> None:
+def test_a_base_that_nobody_asked_for(templates: Templates) -> None:
     variants: list[Options] = [{"online_softmax": False, **each} for each in EARLY_AND_LATE[4:]]
     base, *requests = requests_for(
         "softmax", {"rows": 64, "columns": 4096}, [{"online_softmax": False}, *variants]
     )
-    parted, whole = dict(template.generate(requests, base)), dict(template.generate(requests))
+    parted, whole = dict(templates.generate(requests, base)), dict(templates.generate(requests))
     assert set(parted) == set(whole)
     for number, made in whole.items():
         assert_same(parted[number], made)
 
 
-def test_a_patch_is_not_shared_with_what_lacks_it(template: TemplateProcess) -> None:
+def test_a_patch_is_not_shared_with_what_lacks_it(templates: Templates) -> None:
     """A patch acts without any option being read, so what differs in one does not part, whether the
     base has it or lacks it."""
     patch: Options = {"patch.accumulated_reads_size": 4 * 64 * 64 * 4}
     variants: list[Options] = [{}, {"max_fusion_size": 2}, patch, {**patch, "max_fusion_size": 2}]
     requests = requests_for("accumulate", {"size": 64, "repeats": 10}, variants)
-    parted, whole = both(template, requests)
-    patched = dict(template.generate(requests, requests[-1]))
+    parted, whole = both(templates, requests)
+    patched = dict(templates.generate(requests, requests[-1]))
     assert set(parted) == set(patched) == set(whole) == {0, 1, 2, 3}
     codes = set()
     for number, made in whole.items():
@@ -154,9 +157,9 @@ def test_a_patch_is_not_shared_with_what_lacks_it(template: TemplateProcess) -> 
     assert len({code for code, _ in codes}) == len(codes) > 1
 
 
-def test_options_that_are_patched(template: TemplateProcess, model: str) -> None:
+def test_options_that_are_patched(templates: Templates, model: str) -> None:
     variants: list[Options] = [{}, {"max_fusion_size": 2}, {"realize_reads_threshold": 3}]
-    parted, whole = both(template, requests_for(f"{model}:patched", {}, variants))
+    parted, whole = both(templates, requests_for(f"{model}:patched", {}, variants))
     for number, made in whole.items():
         assert_same(parted[number], made)
     # Patched to 7 and 5 inside; outside what is set, 64 and 4 by default.
@@ -177,12 +180,12 @@ def added_by(made: Made) -> float:
     return float(found[1])
 
 
-def test_what_fails_in_a_branch_fails_alone(template: TemplateProcess, model: str) -> None:
+def test_what_fails_in_a_branch_fails_alone(templates: Templates, model: str) -> None:
     variants: list[Options] = [{}, *({"max_fusion_size": n} for n in (3, 4, 5)), {"no_option": 1}]
     requests = requests_for(f"{model}:fatal", {}, variants)
-    parted = dict(template.generate(requests, requests[0]))
+    parted = dict(templates.generate(requests, requests[0]))
     numbers = (0, 1, 3, 4)
-    made = dict(template.generate([requests[number] for number in numbers]))
+    made = dict(templates.generate([requests[number] for number in numbers]))
     whole = {number: made[place] for place, number in enumerate(numbers)}
     for number in (0, 3):
         assert_same(parted[number], whole[number])
@@ -195,13 +198,24 @@ def test_what_fails_in_a_branch_fails_alone(template: TemplateProcess, model: st
 
 
 @pytest.mark.parametrize("fatal", [3, 4])
-def test_a_base_that_fails(template: TemplateProcess, model: str, fatal: int) -> None:
-    """Others that differ in the option that it fails by, and one that shares its failure."""
-    bad = {"max_fusion_size": fatal}
+def test_a_base_that_fails(
+    templates: Templates, model: str, fatal: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others that differ in the option that it fails by, and one that shares its failure. Who is
+    killed is asked for once more, alone."""
+    asked: list[Options] = []
+
+    def fail_again(_: TemplateProcess, request: CompileRequest) -> Made:
+        asked.append(request.variant.options)
+        return WorkerFailed("killed again")
+
+    monkeypatch.setattr(TemplateProcess, "_alone", fail_again)
+    bad: Options = {"max_fusion_size": fatal}
     variants: list[Options] = [bad, {"max_fusion_size": 5}, {**bad, "split_reductions": False}]
     requests = requests_for(f"{model}:fatal", {}, variants)
-    parted = dict(template.generate(requests, requests[0]))
-    ((_, whole),) = template.generate(requests[1:2])
+    parted = dict(templates.generate(requests, requests[0]))
+    ((_, whole),) = templates.generate(requests[1:2])
     assert_same(parted[1], whole)
     kind = UserCodeFailed if fatal == 3 else WorkerFailed
     assert all(isinstance(parted[number], kind) for number in (0, 2))
+    assert asked == ([variants[0], variants[2]] if fatal == 4 else [])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
-from warm import WarmProcess
+from warm import Templates, WarmProcess
 
 from perfcli.blobs import unpack
 from perfcli.errors import CompileFailed
@@ -26,17 +29,17 @@ def request_with(**options: OptionValue) -> CompileRequest:
     )
 
 
-def made_of(template: TemplateProcess, *requests: CompileRequest) -> list[Generated]:
-    found = dict(template.generate(requests))
+def made_of(templates: Templates, *requests: CompileRequest) -> list[Generated]:
+    found = dict(templates.generate(requests))
     assert all(isinstance(found[number], Generated) for number in range(len(requests)))
     return [found[number] for number in range(len(requests))]  # type: ignore[misc]
 
 
 def test_the_code_is_that_of_a_fresh_process(
-    template: TemplateProcess, warm_process: WarmProcess
+    templates: Templates, warm_process: WarmProcess
 ) -> None:
-    default, other = made_of(template, request_with(), request_with(online_softmax=False))
-    alone = template._alone(request_with())
+    default, other = made_of(templates, request_with(), request_with(online_softmax=False))
+    alone = TemplateProcess(300)._alone(request_with())
     assert isinstance(alone, Generated)
     assert alone.code == default.code != other.code
     whole, bare = warm_process.compile(request_with()).run.kernels, default.bundle.run.kernels
@@ -45,20 +48,38 @@ def test_the_code_is_that_of_a_fresh_process(
         KernelText(k.name, k.language, unpack(default.bundle.blobs[k.source]), k.kind) for k in bare
     ]
     asked = list(zip(bare, texts, strict=True))
-    compiled = template.with_binaries(asked, request_with(), weighs=True)
+    compiled = templates.with_binaries(asked, request_with(), weighs=True)
     assert [k.candidates for k in compiled] == [k.candidates for k in whole]
 
 
-def test_other_values_of_what_nobody_reads_give_the_same_code(template: TemplateProcess) -> None:
-    (default,) = made_of(template, request_with())
+def test_other_values_of_what_nobody_reads_give_the_same_code(templates: Templates) -> None:
+    (default,) = made_of(templates, request_with())
     assert "conv_1x1_as_mm" in default.unread  # there is no convolution
     assert "online_softmax" not in default.unread
-    (other,) = made_of(template, request_with(conv_1x1_as_mm=True))
+    (other,) = made_of(templates, request_with(conv_1x1_as_mm=True))
     assert other.code == default.code
 
 
-def test_a_failure_is_that_variants_alone(template: TemplateProcess) -> None:
-    found = dict(template.generate([request_with(no_such_option=1), request_with()]))
+def test_folders_share_a_process(templates: Templates, tmp_path: Path) -> None:
+    requests = []
+    for name in ("sin", "cos"):
+        (tmp_path / name).mkdir()
+        text = f"import torch\n\n\ndef f():\n    return torch.{name}, (torch.zeros(64),)\n"
+        (tmp_path / name / "model.py").write_text(text)
+        asked = replace(request_with(), scenario="model.py:f", params={})
+        requests.append(replace(asked, folder=str(tmp_path / name)))
+    kept = templates.of(requests[0])
+    seen = []
+    for name, request in zip(("sin", "cos"), requests, strict=True):
+        (made,) = made_of(templates, request)
+        (kernel,) = made.bundle.run.kernels
+        assert f"tl_math.{name}(" in unpack(made.bundle.blobs[kernel.source])
+        seen.append([*kept._templates.values()][-1])
+    assert seen[0] is seen[1]
+
+
+def test_a_failure_is_that_variants_alone(templates: Templates) -> None:
+    found = dict(templates.generate([request_with(no_such_option=1), request_with()]))
     assert isinstance(found[0], CompileFailed)
     assert "no option no_such_option" in str(found[0])
     assert isinstance(found[1], Generated)
