@@ -99,9 +99,9 @@ class Forge:
         """What hears what is done now."""
         self.read: Callable[[Run], Mapping[str, float]] = self._read_metric
         """What reads values off a compiled variant, by name: the metric's, and others to keep."""
-        self.skim: Callable[[Run], Mapping[str, float]] = lambda run: {}
-        """What tells from code alone that its binaries need not be looked at: the metric's value
-        that it has at least, and others to keep; empty where they are."""
+        self.skim: Callable[[Settings, Run], Mapping[str, float]] = lambda settings, run: {}
+        """What tells from code alone that its binaries need not be looked at: a value of the metric
+        to go on with, and others to keep; empty where they are."""
         self._changed = changed
         self._bundles: dict[str, Bundle] = {}
         self._runs: dict[str, Run] = {}
@@ -239,19 +239,19 @@ class Forge:
         code = self._class(Code(made.code), settings).name
         assert code is not None
         if not self.has_value(code):
-            self._look(code, made)
+            self._look(code, made, settings)
         return Code(made.code)
 
-    def _look(self, code: str, made: Generated) -> None:
+    def _look(self, code: str, made: Generated, settings: Settings) -> None:
         """Take the value where the code tells it, else keep what it is told of.
 
         Where it is not known the variant still has its code: another metric may be.
         """
         if self.measured is not None or self.metric.is_timed:
             return
-        read = self.skim if self.metric.kind == "binary" else self.read
+        run, skims = made.bundle.run, self.metric.kind == "binary"
         with suppress(PerfcliError):
-            if values := read(made.bundle.run):
+            if values := self.skim(settings, run) if skims else self.read(run):
                 self._know(code, values)
                 return
         self._bundles[code] = made.bundle

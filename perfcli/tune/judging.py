@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from perfcli.bisect.forge import Forge
@@ -17,8 +17,9 @@ from perfcli.model import Run
 from perfcli.predict.unread import list_unread
 from perfcli.tune.answer import SAME, Ratio
 
-MUCH_MORE = 1.05
-"""The ratio of bytes from which on a variant's binaries are not compiled."""
+MUCH_MORE, NO_FEWER = 1.05, 0.999
+"""Ratios of bytes from which on a variant's binaries are not compiled: of any, of a single value
+that helped no model before."""
 
 _SHARE, _FLOOR = 0.57, 0.037
 """Fitted to 147 pairs of default and options of nine models on an H200 (torch 2.11.0, 2026-11-24,
@@ -68,6 +69,8 @@ class Estimating:
     default: Run | None = None
     seconds: float = 0.0
     _class: str = ""
+    _dull: list[Settings] = field(default_factory=list)
+    """Single changes that helped no model before."""
 
     def begin(self) -> None:
         """Compile the default, which all else is held against.
@@ -80,6 +83,9 @@ class Estimating:
         forge.read = self._read
         self.default = forge.compile(settings, self._class)
         forge.skim = self._skim
+        space = forge.space
+        dull = [change.key for change in space.changes if change.key not in space.helped]
+        self._dull = [space.settings(frozenset({key})) for key in dull]
 
     def compile(self, wanted: Iterable[Settings]) -> None:
         self.forge.codes(list(wanted))
@@ -90,7 +96,8 @@ class Estimating:
         forge.value(settings, code)
         values = forge.known.values[code]
         if (moved := values.get(f"{forge.metric.name} moved")) is not None:
-            raise PerfcliError(f"its kernels move {moved - 1:.0%} more bytes than the default's")
+            more = f"{moved - 1:.0%} more" if moved >= 1.005 else "as many"
+            raise PerfcliError(f"not estimated: its kernels move {more} bytes")
         return Ratio(*(values[f"{forge.metric.name} {name}"] for name in _PARTS))
 
     def between(self, before: Settings, after: Settings) -> Ratio:
@@ -128,24 +135,41 @@ class Estimating:
             **{f"{name} {part}": value for part, value in parts},
         }
 
-    def _skim(self, run: Run) -> dict[str, float]:
-        """Take for slower what surely is: whose generated kernels move much more and that calls
-        as many library operators."""
-        default = self.default
-        assert default is not None
-        (moved, calls), (most, fewest) = _count_work(run), _count_work(default)
-        if not moved or not most or moved < MUCH_MORE * most or calls < fewest:
+    def _skim(self, settings: Settings, run: Run) -> dict[str, float]:
+        """Take for slower, without an estimate, what calls as many library operators as the default
+        and moves more bytes; of values that helped no model before, and are tried alone, what
+        launches no fewer kernels and moves no fewer bytes."""
+        assert self.default is not None
+        ours, theirs = _Work.of(run), _Work.of(self.default)
+        if not ours.moved or not theirs.moved or ours.calls < theirs.calls:
             return {}
-        name, ratio = self.forge.metric.name, moved / most
-        return {name: self.seconds * ratio, f"{name} moved": ratio}
+        ratio = ours.moved / theirs.moved
+        more = ratio >= MUCH_MORE
+        if not more and (dict(settings) not in self._dull or not ours.is_no_less_than(theirs)):
+            return {}
+        name = self.forge.metric.name
+        return {name: self.seconds * max(ratio, MUCH_MORE), f"{name} moved": ratio}
 
 
-def _count_work(run: Run) -> tuple[int, int]:
-    """Return the bytes that generated kernels move, 0 where not known of all, and the launches of
-    library operators."""
-    moved = [kernel.step_bytes for kernel in run.kernels]
-    calls = sum(launch.extern and not launch.finishing for launch in run.launches)
-    return (0 if None in moved else sum(b for b in moved if b is not None)), calls
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Counts what a step does, as its code tells."""
+
+    moved: int
+    """Bytes, of generated kernels; 0 where not known of all."""
+    launches: int
+    calls: int
+    """Launches of library operators."""
+
+    @classmethod
+    def of(cls, run: Run) -> _Work:
+        moved = [kernel.step_bytes for kernel in run.kernels]
+        calls = sum(launch.extern and not launch.finishing for launch in run.launches)
+        known = 0 if None in moved else sum(each for each in moved if each is not None)
+        return cls(known, len(run.launches), calls)
+
+    def is_no_less_than(self, other: _Work) -> bool:
+        return self.moved >= NO_FEWER * other.moved and self.launches >= other.launches
 
 
 _PARTS = ("ratio", "low", "high")

@@ -174,7 +174,7 @@ def test_a_kernel_that_is_refused_costs_no_other_variant_its_value() -> None:
 def test_what_its_code_tells_needs_no_binaries() -> None:
     generator = Compiling()
     made = Forge(generator, REQUEST, Space((), {}, {}), METRICS["spills"], Knowledge())
-    made.skim = lambda run: {"spills": 7.0}
+    made.skim = lambda settings, run: {"spills": 7.0}
     (code,) = made.codes([DEFAULTS])
     assert code.name is not None
     assert made.value(DEFAULTS, code.name) == 7.0

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from handmade import kernel, run
 
+from perfcli.bisect.space import Settings
 from perfcli.model import Launch, Run
 from perfcli.tune.judging import LIKELY_TIME, Estimating, _fit_half_width
 
@@ -15,9 +16,12 @@ class Known:
     metric = LIKELY_TIME
 
 
-def skimmed(default: Run, found: Run) -> dict[str, float]:
-    judge = Estimating(Known(), default, 2e-3)  # type: ignore[arg-type]
-    return judge._skim(found)
+DULL, OTHER = {"a": 1}, {"b": 1}
+
+
+def skimmed(default: Run, found: Run, settings: Settings = OTHER) -> dict[str, float]:
+    judge = Estimating(Known(), default, 2e-3, _dull=[DULL])  # type: ignore[arg-type]
+    return judge._skim(settings, found)
 
 
 def moving(read: int, launches: int = 1, calls: int = 1) -> Run:
@@ -42,6 +46,17 @@ def test_what_moves_much_more_takes_longer() -> None:
 )
 def test_what_may_be_faster_is_estimated(found: Run) -> None:
     assert skimmed(moving(1000), found) == {}
+
+
+def test_what_helped_no_model_has_to_do_less() -> None:
+    default = moving(1000, launches=2)
+    said = {"likely-time": pytest.approx(2.1e-3), "likely-time moved": pytest.approx(1.0)}
+    assert skimmed(default, default, DULL) == said
+    assert skimmed(default, moving(950, launches=2), DULL) == {}
+    assert skimmed(default, default, {**DULL, "b": 1}) == {}
+    one_launch_less = replace(default, launches=default.launches[:-1])
+    assert skimmed(replace(default, launches=default.launches * 2), default, DULL) == {}
+    assert skimmed(one_launch_less, default, DULL) == said
 
 
 def test_nothing_is_told_where_bytes_are_not_known() -> None:
