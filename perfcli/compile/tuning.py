@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,18 @@ _TUNED = "perfcli-tuned"
 
 
 @contextmanager
-def share_choices(folder: Path) -> Iterator[None]:
+def share_choices(
+    folder: Path, alone: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Iterator[None]:
     """Let a kernel whose choice is made take, while the block runs, what one of the same text took
-    before, in this process or another that shares ``folder``."""
+    before, in this process or another that shares ``folder``. Others are timed in the context that
+    ``alone`` makes, in which no such process times anything."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     original = CachingAutotuner.benchmark_all_configs
 
     def benchmark_all_configs(self: Any, *args: Any, **kwargs: Any) -> Mapping[Any, float]:
-        return _timings(self, folder, lambda: original(self, *args, **kwargs))
+        return _timings(self, folder, lambda: original(self, *args, **kwargs), alone)
 
     CachingAutotuner.benchmark_all_configs = benchmark_all_configs
     try:
@@ -47,23 +51,34 @@ def choices_folder() -> Path:
 
 
 def _timings(
-    tuner: Any, folder: Path, measure: Callable[[], Mapping[Any, float]]
+    tuner: Any,
+    folder: Path,
+    measure: Callable[[], Mapping[Any, float]],
+    alone: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Mapping[Any, float]:
     """Return the seconds of each launcher, of which the least is taken, or those of the launcher
     alone that is known to be best. ``measure`` is called where nothing is known, and what it finds
     is kept."""
     text = _text(tuner)
     if text is None:
-        return measure()
+        with alone():
+            return measure()
     kept = folder / hashlib.sha256(text.encode()).hexdigest()
+    if known := _find_known(tuner, kept):
+        return known
+    with alone():
+        if known := _find_known(tuner, kept):  # while this one waited
+            return known
+        found = measure()
+        if found:
+            _write(kept, _plain(min(found, key=found.__getitem__).config))
+        return found
+
+
+def _find_known(tuner: Any, kept: Path) -> Mapping[Any, float]:
     known = _read(kept)
-    for launcher in tuner.launchers:
-        if known is not None and _plain(launcher.config) == known:
-            return {launcher: 0.0}
-    found = measure()
-    if found:
-        _write(kept, _plain(min(found, key=found.__getitem__).config))
-    return found
+    matching = (each for each in tuner.launchers if known and _plain(each.config) == known)
+    return {launcher: 0.0 for launcher in islice(matching, 1)}
 
 
 def _text(tuner: Any) -> str | None:

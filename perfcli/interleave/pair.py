@@ -221,8 +221,8 @@ class Race:
     def _prepared(
         self, workers: dict[SideName, MeasuringWorker], process: int
     ) -> dict[SideName, Prepared]:
-        """Return both workers warm. They get ready at the same time; on a GPU one at a time uses
-        the device (``measure.turnstile``). Groups of ranks, which have several devices each, get
+        """Return both workers warm. They get ready at the same time; on a GPU one at a time times
+        anything (``measure.turnstile``). Groups of ranks, which have several devices each, get
         ready one after the other."""
         found: dict[SideName, Prepared] = {}
         several = self.plan.base.compile.world > 1

@@ -75,6 +75,21 @@ def _of_group(cgroup: Path) -> int | None:
         return None
 
 
+AMPLE_TIMES = 8
+"""How many times what it has taken so far a worker's check may take: eager results, gradients, and
+both of them in float64, beside those of the other side."""
+
+
+def is_ample(device: str) -> bool:
+    """Return whether both sides can check their results at the same time."""
+    import torch
+
+    if device != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info()
+    return free >= AMPLE_TIMES * torch.cuda.max_memory_reserved()
+
+
 def give_back(device: Any) -> None:
     """Give back memory that is free but kept, so that peaks measured later are the step's own."""
     import torch

@@ -6,7 +6,7 @@ import gc
 import importlib
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -105,10 +105,10 @@ class MeasuredSide:
         turnstile = Turnstile(self.request.turnstile, lambda: steps.wait_for(self._device))
         self._step = steps.prepare(self.request, self._phases, turnstile)
         code = self._step.describe_code()  # before anything else is launched
-        check = self._checked()
+        check = self._checked(turnstile)
         self._phases.begin("warm")
         with self._memory_errors():
-            known = self._known(check)
+            known = self._known(check, turnstile)
         turnstile.leave()
         self._phases.add("waiting for the other side to leave the device", turnstile.waited)
         return replace(known, phases=self._phases.finish(), code=code)
@@ -142,18 +142,20 @@ class MeasuredSide:
         self._layout.change()
         return WARM_STEPS if self._layout.renews else 0
 
-    def _checked(self) -> OutputCheck | None:
+    def _checked(self, turnstile: Turnstile) -> OutputCheck | None:
         if not self.request.check:
             return None
-        from perfcli.measure import checking
+        from perfcli.measure import checking, room
 
         self._phases.begin("check")
-        found = checking.check(self._step)
+        # Else the other side's reference might take the memory that this one needs.
+        with nullcontext() if room.is_ample(self._device) else turnstile.alone():
+            found = checking.check(self._step)
         if found.failure:
             raise WrongResult(f"the {self.request.side}'s outputs are wrong: {found.failure}")
         return found
 
-    def _known(self, check: OutputCheck | None) -> Prepared:
+    def _known(self, check: OutputCheck | None, turnstile: Turnstile) -> Prepared:
         from perfcli.compile.session import list_user_sources
         from perfcli.measure import clocks, machine, memory, replay
         from perfcli.measure.heap import why_unmovable
@@ -164,7 +166,8 @@ class MeasuredSide:
         request, step = self.request, self._step
         sources = tuple(list_user_sources())
         used = memory.measure_memory(step)
-        bandwidth = clocks.copy_bandwidth(self._device)
+        with turnstile.alone():
+            bandwidth = clocks.copy_bandwidth(self._device)
         # Last of these: a graph keeps memory of its own.
         graph = replay.take_graph(step, used) if request.cuda_graph else ""
         no_graph = self._capture(used)
@@ -177,8 +180,10 @@ class MeasuredSide:
         # Another layout takes more steps, and all ranks of a group have to run as many.
         if self._device != "cuda" and not fixed and request.rank is None:
             self._layout = Layout(step, request.seed, used.peak_allocated_bytes)
-        step.warm()
-        device_seconds = self._replay.warm() if self._replay is not None else None
+        with turnstile.alone():
+            step.warm()
+            device_seconds = self._replay.warm() if self._replay is not None else None
+            step_seconds = statistics.median(self._timed(PLANNING_STEPS).seconds)
         return Prepared(
             side=request.side,
             process=0,
@@ -188,7 +193,7 @@ class MeasuredSide:
                 cpus=request.cpus,
                 flush_l2=request.flush_l2,
             ),
-            step_seconds=statistics.median(self._timed(PLANNING_STEPS).seconds),
+            step_seconds=step_seconds,
             compile_seconds=round(step.compile_seconds, 3),
             launches=self._profiler.launches,
             launch_count=self._profiler.kernel_count,

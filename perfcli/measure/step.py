@@ -108,8 +108,8 @@ def wait_for(device: str) -> None:
 def prepare(
     request: MeasureRequest, phases: Phases | None = None, turnstile: Turnstile | None = None
 ) -> Step:
-    """Build and compile the request on its device, and run it until it is warm. From the first
-    launch on, ``turnstile`` is entered.
+    """Build and compile the request on its device, and run it until it is warm. It ends with
+    a share of ``turnstile``.
 
     Raises UserCodeFailed, CompileFailed, OutOfMemory, or PerfcliError where there is no device.
     """
@@ -144,12 +144,12 @@ def prepare(
         with (
             turnstile.generating(),
             hook_inductor(capture, finish=None),
-            _share_tuning(asked.device),
             phases.timing_kernels() if asked.device == "cuda" else nullcontext(),
+            _share_tuning(asked.device, turnstile),  # last: its waits are no timing
         ):
             _run_first(step)
         compiling.close()
-        turnstile.enter()
+        turnstile.share()
         step.compile_seconds = time.monotonic() - started
         if request.cpus:  # not while compiling: both sides would share these cores
             _pin(request.cpus)
@@ -182,9 +182,11 @@ def _pin(cpus: Iterable[int]) -> None:
             os.sched_setaffinity(int(thread), wanted)
 
 
-def _share_tuning(device: str) -> AbstractContextManager[None]:
+def _share_tuning(device: str, turnstile: Turnstile) -> AbstractContextManager[None]:
     """Give identical kernels of both sides the same launch configuration, on a GPU."""
-    return tuning.share_choices(tuning.choices_folder()) if device == "cuda" else nullcontext()
+    if device != "cuda":
+        return nullcontext()
+    return tuning.share_choices(tuning.choices_folder(), turnstile.alone)
 
 
 def _use_device(request: MeasureRequest) -> None:

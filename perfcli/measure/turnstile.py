@@ -1,8 +1,8 @@
-"""Lets one worker at a time use the device while the two of a measurement get ready.
+"""Says who uses the device while the two workers of a measurement get ready.
 
-Both trace and generate code at the same time. What Inductor times (launch configurations,
-implementations to choose from, paddings) is timed without a neighbour, and the second worker to
-come finds in the caches that they share what the first one chose.
+Both trace and generate code at the same time, and both may launch kernels, to check their outputs
+say. What is timed then (launch configurations, implementations to choose from, paddings, how many
+steps a turn has) is timed by one worker while the other one does not use the device at all.
 """
 
 from __future__ import annotations
@@ -33,49 +33,62 @@ _CHOOSE = (
 
 
 class Turnstile:
-    """Holds the device for this process, or leaves it. ``path``: a file that all share who use the
-    device; empty: nobody waits for anybody. ``wait`` waits until the device has done what it was
-    told."""
+    """Holds the device for this process, alone or with others, or leaves it. ``path``: a file that
+    all share who use the device; empty: nobody waits for anybody. ``wait`` waits until the device
+    has done what it was told."""
 
     def __init__(self, path: str, wait: Callable[[], None]) -> None:
         self.waited = 0.0
         """Seconds for which others held the device."""
         self._wait = wait
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600) if path else None
-        self._held = False
+        self._held = fcntl.LOCK_UN
         self._depth = 0
 
-    def enter(self) -> None:
-        """Wait until nobody else holds the device."""
-        if self._file is not None and not self._held:
-            began = time.monotonic()
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            self.waited += time.monotonic() - began
-        self._held = True
+    def share(self) -> None:
+        """Hold the device, which others may hold as well; wait while one holds it alone."""
+        self._hold(fcntl.LOCK_SH)
 
     def leave(self) -> None:
-        """Let another one enter, once the device has nothing more to do."""
-        if self._held:
-            self._wait()
-            self._held = False
-            if self._file is not None:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+        """Let another one hold it alone, once the device has nothing more to do."""
+        self._hold(fcntl.LOCK_UN)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the device in the block while nobody else does; then as before."""
+        before = self._held
+        self._hold(fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            self._hold(before)
 
     @contextmanager
     def generating(self) -> Iterator[None]:
-        """Leave the device to others while Inductor generates code in the block, and enter again
+        """Leave the device to others while Inductor generates code in the block, and share it
         before that runs."""
         if self._file is None:
             yield
             return
         hooks = [(*place, self._outside) for place in _GENERATE]
-        hooks += [(*place, self._inside) for place in _CHOOSE]
+        hooks += [(*place, self.alone) for place in _CHOOSE]
         saved = [_hook(place, name, around) for place, name, around in hooks]
         try:
             yield
         finally:
             for restore in reversed(saved):
                 restore()
+
+    def _hold(self, wanted: int) -> None:
+        if wanted == self._held:
+            return
+        if self._held != fcntl.LOCK_UN:
+            self._wait()  # another one may come in between: a lock is left before it is changed
+        if self._file is not None:
+            began = time.monotonic()
+            fcntl.flock(self._file, wanted)
+            self.waited += time.monotonic() - began
+        self._held = wanted
 
     @contextmanager
     def _outside(self) -> Iterator[None]:
@@ -86,17 +99,7 @@ class Turnstile:
         finally:
             self._depth -= 1
             if not self._depth:
-                self.enter()
-
-    @contextmanager
-    def _inside(self) -> Iterator[None]:
-        held = self._held
-        self.enter()
-        try:
-            yield
-        finally:
-            if not held:
-                self.leave()
+                self.share()
 
 
 def _hook(

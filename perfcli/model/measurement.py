@@ -60,7 +60,7 @@ class MeasureRequest:
     check: bool = True
     """Hold outputs against the eager reference before anything is timed."""
     turnstile: str = ""
-    """A file that is locked by the worker that uses the device while both get ready; empty: each
+    """A file that is locked by the workers that use the device while both get ready; empty: each
     uses it as it likes."""
     clocks: Clocks = "both"
     """Whose time is asked for. Without the device's, no CUDA graph is taken of the step."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +54,22 @@ def test_the_same_text_under_another_name_takes_what_the_first_took(tmp_path: Pa
     assert taken(first, tmp_path, {128: 1.0, 256: 1.1}) == (128, True)
     # Measured, it would have been the other one.
     assert taken(second, tmp_path, {128: 1.1, 256: 1.0}) == (128, False)
+
+
+def test_a_choice_that_is_made_while_it_waits_is_taken(tmp_path: Path) -> None:
+    first = Tuner(tmp_path, "triton_poi_fused_add_23", (128, 256))
+    second = Tuner(tmp_path, "triton_poi_fused_add_26", (128, 256))
+
+    @contextmanager
+    def wait() -> Iterator[None]:
+        assert taken(first, tmp_path, {128: 1.0, 256: 1.1}) == (128, True)
+        yield
+
+    def measure() -> dict[Any, float]:
+        raise AssertionError("it is measured")
+
+    found = tuning._timings(second, tmp_path / "tuned", measure, wait)
+    assert [each.config.kwargs["XBLOCK"] for each in found] == [128]
 
 
 def test_another_text_is_measured(tmp_path: Path) -> None:

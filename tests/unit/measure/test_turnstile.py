@@ -1,4 +1,4 @@
-"""One worker at a time uses the device: who leaves it while code is generated, and who waits."""
+"""Who uses the device while both workers get ready: who leaves it, shares it, has it alone."""
 
 from __future__ import annotations
 
@@ -29,28 +29,67 @@ def is_free(path: Path) -> bool:
     return True
 
 
-def test_a_second_one_waits_until_the_first_has_left(tmp_path: Path) -> None:
+def test_a_second_one_waits_until_the_first_is_no_longer_alone(tmp_path: Path) -> None:
     path, events = tmp_path / "device", list[str]()
     first, second = make(path, events), make(path)
-    first.enter()
-    first.enter()
 
     def wait() -> None:
-        second.enter()
-        events.append("entered")
+        second.share()
+        events.append("shares")
 
     waiting = threading.Thread(target=wait)
-    waiting.start()
-    waiting.join(0.05)
-    assert events == []
-    first.leave()
+    with first.alone(), first.alone():
+        waiting.start()
+        waiting.join(0.05)
+        assert events == []
     waiting.join(10)
-    assert sorted(events) == ["entered", "waited for the device"]
-    assert events[0] == "waited for the device"
+    assert events == ["waited for the device", "shares"]
     assert second.waited >= 0.05 > first.waited
     assert not is_free(path)
     second.leave()
     assert is_free(path)
+
+
+def test_both_share_the_device_until_one_wants_it_alone(tmp_path: Path) -> None:
+    path, events = tmp_path / "device", list[str]()
+    first, second = make(path, events), make(path)
+    first.share()
+    second.share()
+
+    def time_something() -> None:
+        with second.alone():
+            events.append("timed")
+
+    timing = threading.Thread(target=time_something)
+    timing.start()
+    timing.join(0.05)
+    assert events == []
+    first.leave()
+    timing.join(10)
+    assert events == ["waited for the device", "timed"]
+    assert not is_free(path)  # it is shared again
+    second.leave()
+    assert is_free(path)
+
+
+def test_two_that_share_get_it_alone_one_after_the_other(tmp_path: Path) -> None:
+    # With a lock that is kept while it is changed, both would wait for ever.
+    path, alone = tmp_path / "device", list[int]()
+    both = [make(path), make(path)]
+    for each in both:
+        each.share()
+
+    def time_something(each: Turnstile) -> None:
+        with each.alone():
+            alone.append(1)
+        each.leave()
+
+    threads = [threading.Thread(target=time_something, args=(each,)) for each in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert (alone, is_free(path)) == ([1, 1], True)
 
 
 def test_the_device_is_left_while_code_is_generated_and_held_for_what_is_timed(
@@ -58,17 +97,17 @@ def test_the_device_is_left_while_code_is_generated_and_held_for_what_is_timed(
 ) -> None:
     path = tmp_path / "device"
     turnstile = make(path)
-    turnstile.enter()
+    turnstile.share()
     with turnstile._outside():
         assert is_free(path)
-        with turnstile._inside():
+        with turnstile.alone():
             assert not is_free(path)
         assert is_free(path)
         with turnstile._outside():
             assert is_free(path)
         assert is_free(path)
     assert not is_free(path)
-    with turnstile._inside():
+    with turnstile.alone():
         assert not is_free(path)
     assert not is_free(path)
 
@@ -83,9 +122,8 @@ def test_a_failure_while_generating_comes_out_with_the_device_held(tmp_path: Pat
 def test_without_a_file_nobody_waits() -> None:
     first = Turnstile("", lambda: None)
     second = Turnstile("", lambda: None)
-    first.enter()
-    second.enter()
-    with second.generating():
+    first.share()
+    with second.alone(), second.generating():
         pass
     second.leave()
     assert (first.waited, second.waited) == (0.0, 0.0)
