@@ -21,8 +21,8 @@ from perfcli.errors import PerfcliError
 from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, KernelFacts, KernelText, Run, Variant
 from perfcli.worker import protocol
-from perfcli.worker.process import worker_environment
 from perfcli.worker.roles import Compiled, Made, Progress
+from perfcli.worker.starting import worker_environment
 from perfcli.worker.template import TemplateProcess
 from perfcli.worker.weighing import weigh
 

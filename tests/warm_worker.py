@@ -55,13 +55,13 @@ def main() -> None:
 
 
 def _import_torch(cache: Path) -> None:
-    from perfcli.compile import session
+    from perfcli.compile import importing
     from perfcli.compile.stand_in import shim
 
     # torch looks for a device while it is imported: the stand-in has to be there.
     library = shim.Shim(shim.build(shim.torch_installation(), cache))
     assert library is not None
-    session._import_inductor()
+    importing.import_inductor()
 
 
 def _warm_up(request: Any) -> None:

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+def import_inductor() -> None:
+    """Import torch and everything that a variant is compiled with, so that processes that are
+    forked later share it."""
+    with without_collection():
+        import torch._dynamo
+        import torch._inductor.codegen.cpp
+        import torch._inductor.codegen.triton
+        import torch._inductor.compile_fx
+        import torch._inductor.runtime.triton_heuristics  # noqa: F401
+
+        if importlib.util.find_spec("triton") is not None:
+            importlib.import_module("triton.compiler.code_generator")
 
 
 @contextmanager

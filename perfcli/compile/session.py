@@ -26,7 +26,7 @@ from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
 from perfcli.compile.capture.collecting import STOPPED, Report, collect
 from perfcli.compile.capture.selections import list_selections
-from perfcli.compile.importing import without_collection
+from perfcli.compile.importing import import_inductor
 from perfcli.compile.opened_files import OpenedFiles
 from perfcli.compile.processor import read_processor
 from perfcli.compile.stand_in import shim
@@ -200,7 +200,7 @@ def set_options(request: CompileRequest) -> None:
 
 def _compile_on_device(session: Session) -> Bundle:
     with session.phase("import"):
-        _import_inductor()
+        import_inductor()
     from perfcli.compile import cpp_cache, on_device, tracing
     from perfcli.compile.capture import settings
 
@@ -243,7 +243,7 @@ def import_torch(request: CompileRequest) -> tuple[Any, ...]:
                 "kernels for the CPU need a C++ compiler, and none of $CXX, g++, c++, clang++ was "
                 "found: install one (apt-get install g++) or set CXX"
             )
-        _import_inductor()
+        import_inductor()
         if request.threads is not None:
             import torch
 
@@ -262,7 +262,7 @@ def import_early(device: Device, cache_dir: Path) -> tuple[Any, ...]:
     keep: tuple[Any, ...] = ()
     if device == "cuda":  # torch looks for one when it is imported
         keep = (shim.Shim(shim.build(shim.torch_installation(), cache_dir)),)
-    _import_inductor()
+    import_inductor()
     return keep
 
 
@@ -271,7 +271,7 @@ def import_for_target(target: Target, cache_dir: Path) -> tuple[Any, ...]:
     lives."""
     installation = shim.torch_installation()
     library = shim.Shim(shim.build(installation, cache_dir))
-    _import_inductor()
+    import_inductor()
     from perfcli.compile.stand_in import device, folding, operators, runtime
     from perfcli.compile.stand_in.attention import hooks
 
@@ -284,19 +284,6 @@ def import_for_target(target: Target, cache_dir: Path) -> tuple[Any, ...]:
     library.install(chooser, chooser.cudnn_version)
     hooks.install(chooser)
     return library, chooser
-
-
-def _import_inductor() -> None:
-    """Import everything that tracing and the pool need, before the pool forks, so that it shares
-    it."""
-    with without_collection():
-        import torch._dynamo
-        import torch._inductor.codegen.triton
-        import torch._inductor.compile_fx
-        import torch._inductor.runtime.triton_heuristics  # noqa: F401
-
-        if importlib.util.find_spec("triton") is not None:
-            importlib.import_module("triton.compiler.code_generator")
 
 
 def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:

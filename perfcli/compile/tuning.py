@@ -78,7 +78,7 @@ def _timings(
 def _find_known(tuner: Any, kept: Path) -> Mapping[Any, float]:
     known = _read(kept)
     matching = (each for each in tuner.launchers if known and _plain(each.config) == known)
-    return {launcher: 0.0 for launcher in islice(matching, 1)}
+    return dict.fromkeys(islice(matching, 1), 0.0)
 
 
 def _text(tuner: Any) -> str | None:

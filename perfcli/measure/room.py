@@ -87,7 +87,7 @@ def is_ample(device: str) -> bool:
     if device != "cuda":
         return True
     free, _ = torch.cuda.mem_get_info()
-    return free >= AMPLE_TIMES * torch.cuda.max_memory_reserved()
+    return bool(free >= AMPLE_TIMES * torch.cuda.max_memory_reserved())
 
 
 def give_back(device: Any) -> None:

@@ -6,11 +6,11 @@ import gc
 import importlib
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfcli.compile.importing import without_collection
+from perfcli.compile.importing import import_inductor, without_collection
 from perfcli.errors import PerfcliError, WrongResult
 from perfcli.measure import before_cuda
 from perfcli.measure.phases import Phases
@@ -37,11 +37,7 @@ PLANNING_STEPS = 5
 WARM_STEPS = 2
 
 
-_USED_LATER = (
-    "triton.compiler.code_generator",
-    "torch._inductor.codegen.cpp",
-    "torch._inductor.codegen.triton",
-    "torch._inductor.runtime.triton_heuristics",
+_MEASURING = (
     "perfcli.compile.session",
     "perfcli.measure.checking",
     "perfcli.measure.clocks",
@@ -51,28 +47,20 @@ _USED_LATER = (
     "perfcli.measure.profiling",
     "perfcli.measure.replay",
     "perfcli.measure.sampler",
+    "perfcli.measure.step",
 )
 
 
 def import_early(device: Device) -> None:
     """Import what sides are measured with, in a process that is forked for each of them. Raises
     PerfcliError where that has begun to use CUDA, which no fork could use any more."""
-    _import_inductor()
-    with before_cuda.without_cuda(), without_collection():
-        for name in _USED_LATER:
-            with suppress(ImportError):  # an installation without triton
+    with before_cuda.without_cuda():
+        import_inductor()
+        with without_collection():
+            for name in _MEASURING:
                 importlib.import_module(name)
     if device == "cuda" and before_cuda.has_begun():
         raise PerfcliError("importing torch has begun to use CUDA")
-
-
-def _import_inductor() -> None:
-    """Import torch, and what every side compiles with."""
-    with before_cuda.without_cuda(), without_collection():
-        import torch._dynamo
-        import torch._inductor.compile_fx  # noqa: F401
-
-        from perfcli.measure import step  # noqa: F401
 
 
 class MeasuredSide:
@@ -98,7 +86,8 @@ class MeasuredSide:
         the reference, and OutOfMemory.
         """
         self._phases.begin("import")
-        _import_inductor()
+        with before_cuda.without_cuda():
+            import_inductor()
         from perfcli.measure import step as steps
 
         self._phases.begin("trace")

@@ -12,7 +12,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
@@ -22,7 +21,9 @@ from typing import Protocol, TypeAlias, TypeVar
 import msgspec
 
 from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.worker.import_ahead import Importing
 from perfcli.worker.replies import signal_name
+from perfcli.worker.starting import PARENT, list_command
 
 _THREAD = re.compile(r"Current thread 0x\w+ .*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
@@ -44,8 +45,6 @@ def _innermost(log: Sequence[str]) -> str:
 
 T = TypeVar("T")
 
-BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
-PARENT = "PERFCLI_PARENT"
 LOG_TAIL_LINES = 20
 _PROFILERS = "USDT:"
 """How the lines begin that torch 2.13 prints whenever a profile starts or ends."""
@@ -93,7 +92,8 @@ class Channel:
     ``killed``: the error for a worker that somebody else ended with SIGKILL, as Linux does where
     memory is full. ``current`` is its working folder; empty: the caller's. ``stays``: it goes on
     when its caller is gone. ``fork`` may return a worker that somebody else has made, which reads,
-    replies and logs at three descriptors; None: one is started here."""
+    replies and logs at three descriptors; None: one is started here. ``made``: a process that has
+    been started for this."""
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class Channel:
         current: str = "",
         stays: bool = False,
         fork: Fork | None = None,
+        made: Importing | None = None,
     ) -> None:
         self._log = folder / "log"
         self._deadline: float | None = None
@@ -116,18 +117,18 @@ class Channel:
         self._paused: list[int] = []
         self._paused_at = 0.0
         self.doing = "starting"
+        if made is not None:
+            self._process: _Process = made.process
+            self._replies, self._requests = made.replies, os.fdopen(made.requests, "wb")
+            return
         request_read, request_write = os.pipe()
         reply_read, reply_write = os.pipe()
-        python = python or sys.executable
-        command = [python, "-P", "-X", "faulthandler"]
-        # torch says so where there is no NumPy; nothing here needs it.
-        command += ["-W", "ignore:Failed to initialize NumPy", str(BOOTSTRAP)]
-        command += [str(request_read), str(reply_write)]
+        command = list_command(python, request_read, reply_write)
         try:
             with self._log.open("wb") as log:
                 forked = fork((request_read, reply_write, log.fileno())) if fork else None
                 parent = {} if stays else {PARENT: str(os.getpid())}
-                self._process: _Process = forked or subprocess.Popen(
+                self._process = forked or subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -142,7 +143,7 @@ class Channel:
             os.close(request_write)
             if not isinstance(error, OSError):
                 raise
-            raise PerfcliError(f"cannot start {python}: {error.strerror}") from error
+            raise PerfcliError(f"cannot start {command[0]}: {error.strerror}") from error
         finally:
             os.close(request_read)
             os.close(reply_write)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,6 +28,7 @@ from perfcli.model.kernel_work import (
 from perfcli.worker import protocol
 from perfcli.worker import replies as child_replies
 from perfcli.worker.keeper import Keeper, KeepRequest
+from perfcli.worker.starting import IMPORTS
 
 
 def serve(request_fd: int, reply_fd: int, watch: Callable[[], None] = lambda: None) -> int:
@@ -37,6 +39,9 @@ def serve(request_fd: int, reply_fd: int, watch: Callable[[], None] = lambda: No
         watch()
         serve(requests, replies)
 
+    if os.environ.pop(IMPORTS, ""):
+        with suppress(Exception):  # who asks for it will be told
+            _import_early()
     keep: Keeper | None = None
     with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
         # Kept out of what a model's code starts: a stray child would hold the pipe open.
@@ -67,6 +72,12 @@ def serve(request_fd: int, reply_fd: int, watch: Callable[[], None] = lambda: No
         keep.serve()
     _exit_now()
     return 0
+
+
+def _import_early() -> None:
+    from perfcli.measure import side
+
+    side.import_early("cuda")
 
 
 def _compile(request: CompileRequest, replies: BinaryIO) -> None:

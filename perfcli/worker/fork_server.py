@@ -16,13 +16,12 @@ from typing import Any, TypeAlias
 from perfcli.errors import PerfcliError
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import CompileRequest, StartPhase
-from perfcli.worker import protocol
+from perfcli.worker import import_ahead, protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.forked_worker import Descriptors, ForkedWorker, ask_to_fork
-from perfcli.worker.keeper import KeepRequest, Use, list_import_variables
+from perfcli.worker.keeper import KeepRequest, Use
+from perfcli.worker.starting import list_import_variables
 
-_SWITCH = "PERFCLI_FORK"
-"""0: each worker imports torch by itself."""
 _IMPORT_SECONDS = 120.0
 
 _Place: TypeAlias = "tuple[str | None, str, str]"
@@ -45,7 +44,7 @@ class ForkServers:
     ) -> ForkedWorker | None:
         """Return a worker once there is one; None where none can be forked. Raises PerfcliError
         after ``close``."""
-        if request.variant.env or os.environ.get(_SWITCH) == "0":
+        if request.variant.env or os.environ.get(import_ahead.SWITCH) == "0":
             return None
         read = json.dumps(list_import_variables(environment), sort_keys=True)
         place = request.variant.python, request.device, read
@@ -100,7 +99,11 @@ class _ForkServer:
         )
         try:
             self._place.mkdir(mode=0o700)
-            self._channel = Channel(request.variant.python, own, self._folder)
+            python = request.variant.python
+            made = import_ahead.take(python, own) if use == "measure" else None
+            if made is not None:
+                self._began = made.began
+            self._channel = Channel(python, own, self._folder, made=made)
             if steps_back:
                 self._channel.step_back()
             self._channel.give(_IMPORT_SECONDS)

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
 from perfcli.worker.keeper import Order, Use, connect
+from perfcli.worker.starting import FIXED_LAYOUT
 
 Descriptors: TypeAlias = "tuple[int, int, int]"
 """Where a worker reads, replies and logs."""
@@ -91,7 +92,7 @@ def ask_to_fork(
     if not _is_private(place) or (connection := connect(place)) is None:
         return None, ""
     order = Order(
-        {name: value for name, value in environment.items() if name != protocol.FIXED_LAYOUT},
+        {name: value for name, value in environment.items() if name != FIXED_LAYOUT},
         current or os.getcwd(),
         tuple(os.sched_getaffinity(0)),
         os.getpid(),

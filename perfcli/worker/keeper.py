@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from perfcli.model import Device
+from perfcli.worker.starting import list_import_variables
 
 Use: TypeAlias = Literal["compile", "measure"]
 """What workers do. Where a GPU is stood in for, nothing can be measured."""
@@ -40,12 +41,6 @@ LOOK_SECONDS = 5.0
 """How often it looks whether it is still wanted."""
 _PATIENCE_SECONDS = 5.0
 _MOST_BYTES = 1 << 20
-_IMPORT_VARIABLES = (
-    "PYTHON", "LD_", "DYLD_", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "MALLOC_",
-    "GLIBC_", "CUDA", "NVIDIA", "LC_", "LANG",
-)  # fmt: skip
-"""How the variables begin that a process reads when it starts, or when it imports torch: an order
-with others is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,11 +315,6 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 def _say(connection: socket.socket, message: Mapping[str, object]) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def list_import_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a process reads when it starts, or when it imports torch."""
-    return {k: v for k, v in environment.items() if k.startswith(_IMPORT_VARIABLES)}
 
 
 def _identify(path: str) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -12,13 +12,14 @@ import msgspec
 
 from perfcli.errors import OutOfMemory, PerfcliError
 from perfcli.machine.scratch import make_scratch
-from perfcli.model import Ask, CompileRequest, MeasureRequest, Prepared, Turn
+from perfcli.model import Ask, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.forked_worker import Descriptors, ForkedWorker, fork_warm
-from perfcli.worker.process import PHASES, find_triton_cache, worker_environment
+from perfcli.worker.process import PHASES
 from perfcli.worker.roles import Phase
+from perfcli.worker.starting import measuring_environment
 
 T = TypeVar("T", Prepared, Turn)
 
@@ -26,13 +27,6 @@ T = TypeVar("T", Prepared, Turn)
 # warm, whatever --timeout says of compiling.
 TURN_SECONDS = 300.0
 TURN_TIMES = 10
-
-KEEP_MEMORY: Mapping[str, str] = {
-    # glibc keeps what is freed, as a process that has run for long does: no page faults in steps.
-    "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
 
 
 class _Reply(msgspec.Struct):
@@ -177,19 +171,3 @@ class LiveWorker:
         if self._channel is None:
             raise PerfcliError(f"the {self._side}'s worker is closed")
         return self._channel
-
-
-def measuring_environment(
-    request: CompileRequest, threads: int | None, folder: Path, caches: Path
-) -> dict[str, str]:
-    """Return a worker's environment. ``threads``: as in ``MeasureRequest``; ``folder``: its own;
-    ``caches``: as of ``Starter``."""
-    own = {
-        **KEEP_MEMORY,
-        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-        "TRITON_CACHE_DIR": str(find_triton_cache(request)),
-        protocol.FIXED_LAYOUT: "1",
-    }
-    if threads is not None:
-        own["OMP_NUM_THREADS"] = str(threads)
-    return worker_environment(request, folder, own)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -22,7 +22,6 @@ import msgspec
 
 from perfcli.errors import PerfcliError
 from perfcli.machine.driver import device_count
-from perfcli.machine.environment import clean_environment
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
@@ -31,6 +30,7 @@ from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.forked_worker import ForkedWorker, fork_warm
 from perfcli.worker.needs import USUAL_NEEDS, Needs, measure_memory
 from perfcli.worker.roles import Compiled, Interlude, Progress
+from perfcli.worker.starting import VISIBLE_GPUS, worker_environment
 from perfcli.worker.weighing import weigh
 
 PHASES = {
@@ -100,13 +100,10 @@ _LEAST_AT_ONCE = 2
 """Both sides of a comparison are compiled at the same time, whatever memory seems to be left."""
 
 
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
-
-
 def _list_gpus() -> list[str]:
     """Return the names of the GPUs that are visible here, which workers take in turns."""
     count = device_count()
-    named = [name for name in os.environ.get(_VISIBLE, "").split(",") if name]
+    named = [name for name in os.environ.get(VISIBLE_GPUS, "").split(",") if name]
     return named[:count] if named else [str(number) for number in range(count)]
 
 
@@ -290,7 +287,7 @@ class _Compilation:
         request = self._request
         environment = worker_environment(request, self._folder)
         if self._gpu is not None:
-            environment[_VISIBLE] = self._gpu
+            environment[VISIBLE_GPUS] = self._gpu
 
         def fork(descriptors: tuple[int, int, int]) -> ForkedWorker | None:
             worker, refusal = fork_warm(request, environment, descriptors)
@@ -369,33 +366,6 @@ def _decode(channel: Channel, reply: _Reply) -> Bundle:
         )
     except msgspec.DecodeError as error:
         raise channel.failure(f"the worker sent a broken result ({error})") from error
-
-
-def find_triton_cache(request: CompileRequest) -> Path:
-    """Return the folder in which Triton keeps binaries for who measures them, and for the next
-    command; it finds them by all that decides them."""
-    return Path(request.cache_dir) / "triton"
-
-
-def worker_environment(
-    request: CompileRequest, folder: Path, own: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Return the caller's environment without its torch settings, with caches in ``folder``, what
-    the variant asks for, and ``own``."""
-    private = {
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "TRITON_CACHE_DIR": str(
-            find_triton_cache(request) if request.measured else folder / "triton"
-        ),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # Inductor orders some sets by hash: the same input must give the same code.
-        "PYTHONHASHSEED": "0",
-        "TMPDIR": str(folder),
-        **(own or {}),
-    }
-    if request.device == "cuda" and not request.on_device:
-        private[_VISIBLE] = ""  # compiled as if it were not here
-    return clean_environment(os.environ, {**private, **request.variant.env})
 
 
 def _progress(index: int, reply: _Reply) -> Progress:

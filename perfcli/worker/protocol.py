@@ -29,9 +29,6 @@ from perfcli.errors import (
 
 T = TypeVar("T")
 
-FIXED_LAYOUT = "PERFCLI_FIXED_LAYOUT"
-"""Set for a worker that is to run without address space randomisation."""
-
 _ERRORS = (
     PerfcliError,
     UserCodeFailed,

@@ -26,8 +26,8 @@ from perfcli.model import (
 )
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.process import worker_environment
 from perfcli.worker.roles import Made
+from perfcli.worker.starting import worker_environment
 from perfcli.worker.weighing import _add_work
 
 _TEXTS = msgspec.json.Decoder(dict[str, str])

@@ -38,10 +38,11 @@ from perfcli.model import (
 from perfcli.names import public
 from perfcli.storing import store, timings
 from perfcli.worker.fork_server import ForkServers
+from perfcli.worker.import_ahead import MANY_CORES
 from perfcli.worker.live import Starter
-from perfcli.worker.process import find_triton_cache
 from perfcli.worker.ranks import RankGroup
 from perfcli.worker.roles import AheadWorker, MeasuringWorker, Phase, Progress, StartAhead
+from perfcli.worker.starting import find_triton_cache
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting, why_not
@@ -290,15 +291,11 @@ def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> 
     return Bench(start, folder=None if stays else folder, worktrees=worktrees, servers=servers)
 
 
-_MANY_CORES = 4
-"""With fewer, measuring workers would only take them from those that compile."""
-
-
 def open_ahead(setting: Setting, jobs: Sequence[Job], context: Context) -> Bench | None:
     """Start the workers of a measurement while its runs are still compiled: both take about as
     long. Nothing is lost but processor time where these turn out to be the same. Return None where
     there are too few cores for that, or nothing will be measured."""
-    few = len(os.sched_getaffinity(0)) < _MANY_CORES
+    few = len(os.sched_getaffinity(0)) < MANY_CORES
     several = any(job.request.world > 1 for job in jobs)
     if few or several or setting.fake is not None or why_not(jobs, setting):
         return None

@@ -10,7 +10,7 @@ import pytest
 
 from perfcli.measure.heap import PAGE
 from perfcli.measure.layout import MOST_BYTES, _step_pages, _whole_pages
-from perfcli.worker.live import KEEP_MEMORY
+from perfcli.worker.starting import KEEP_MEMORY
 
 torch = pytest.mark.torch
 

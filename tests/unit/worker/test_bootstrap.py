@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcli.worker.channel import BOOTSTRAP
+from perfcli.worker.starting import BOOTSTRAP
 
 
 def reply(limit: int | None) -> dict[str, str]:

@@ -22,6 +22,7 @@ from handmade_worker import HEAD, WORKS
 from perfcli.errors import PerfcliError
 from perfcli.measure import before_cuda
 from perfcli.model import CompileRequest, MeasureRequest, Prepared, Variant
+from perfcli.worker import import_ahead, starting
 from perfcli.worker.channel import Channel
 from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.live import LiveWorker
@@ -260,6 +261,77 @@ def await_end(process: int) -> bool:
         return bool(select.select([watched], [], [], 30)[0])
     finally:
         os.close(watched)
+
+
+# --- an import that began with the command -----------------------------------------------------
+
+
+@pytest.fixture
+def with_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """Return the variables of workers on a machine with a GPU, whose Python is that of
+    ``commands``."""
+    gpu = commands.root / "gpu"
+    gpu.touch()
+    monkeypatch.setattr(import_ahead, "_GPU", gpu)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(import_ahead.MANY_CORES)))
+    monkeypatch.setattr(sys, "executable", commands.request.variant.python)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.delenv("PERFCLI_FAKE", raising=False)
+    yield starting.make_import_environment()
+    for each in import_ahead._begun:
+        each.end()
+    import_ahead._begun.clear()
+
+
+def test_an_import_that_began_with_the_command_forks_both(
+    commands: Commands, with_gpu: dict[str, str]
+) -> None:
+    import_ahead.start(["compare", "softmax", "-b", "combo_kernels=true"])
+    (begun,) = import_ahead._begun
+    found = [commands.start(None, **with_gpu) for _ in range(2)]
+    assert [each["parent"] for each in found] == [begun.process.pid] * 2
+    (phase,) = commands.servers.list_phases()
+    assert phase.at == begun.began
+    commands.close()
+    assert begun.process.poll() is not None
+
+
+def test_an_import_with_other_variables_is_not_used(
+    commands: Commands, with_gpu: dict[str, str]
+) -> None:
+    import_ahead.start(["compare", "softmax"])
+    (begun,) = import_ahead._begun
+    found = commands.start(None, **with_gpu | {"OMP_NUM_THREADS": "1"})
+    assert (found["forked"], found["parent"] != begun.process.pid) == (True, True)
+    assert begun.process.poll() == -signal.SIGKILL
+
+
+def test_an_import_that_nobody_wants_ends_with_the_command(with_gpu: dict[str, str]) -> None:
+    import_ahead.start(["compare", "softmax"])
+    begun = import_ahead._begun.pop()
+    os.close(begun.requests)
+    os.close(begun.replies)
+    assert begun.process.wait(30) is not None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "run softmax",
+        "compare softmax --no-time",
+        "compare softmax --target=h100",
+        "compare softmax --device cpu",
+        "compare softmax --device=cpu:0,cpu:1",
+        "compare softmax --b-python /venv/bin/python",
+        "compare --help",
+    ],
+)
+def test_commands_that_measure_on_no_gpu_import_nothing(
+    with_gpu: dict[str, str], words: str
+) -> None:
+    import_ahead.start(words.split())
+    assert import_ahead._begun == []
 
 
 # --- CUDA ------------------------------------------------------------------------------------

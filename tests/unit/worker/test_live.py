@@ -16,7 +16,8 @@ from handmade_worker import HEAD, WORKS
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed, WorkerFailed, WrongResult
 from perfcli.model import Ask, CompileRequest, MeasureRequest, Prepared, Turn, Variant
 from perfcli.worker import live, protocol
-from perfcli.worker.live import KEEP_MEMORY, LiveWorker, Starter
+from perfcli.worker.live import LiveWorker, Starter
+from perfcli.worker.starting import FIXED_LAYOUT, KEEP_MEMORY
 
 STEP = Ask("step", 3, 2)
 
@@ -140,7 +141,7 @@ def test_its_environment(start: Start, tmp_path: Path, monkeypatch: pytest.Monke
     assert variables["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "caches" / "inductor")
     assert variables["OMP_NUM_THREADS"] == "2"
     assert variables["PYTHONHASHSEED"] == "0"
-    assert variables[protocol.FIXED_LAYOUT] == "1"
+    assert variables[FIXED_LAYOUT] == "1"
     assert KEEP_MEMORY.items() <= variables.items()
 
 

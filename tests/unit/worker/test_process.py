@@ -22,12 +22,13 @@ import pytest
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import Bundle, CompileRequest, Variant
 from perfcli.worker import channel as stack
-from perfcli.worker import live, process
+from perfcli.worker import process
 from perfcli.worker.channel import LOG_TAIL_LINES
 from perfcli.worker.needs import Needs
-from perfcli.worker.process import ProcessExecutor, worker_environment
+from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.protocol import ERROR_KINDS
 from perfcli.worker.roles import Interlude, Progress
+from perfcli.worker.starting import measuring_environment, worker_environment
 
 HEAD = f"""#!{sys.executable} -SE
 import json, os, signal, sys, threading
@@ -480,7 +481,7 @@ def test_binaries_of_what_is_measured_next_are_kept(request_for: Request, tmp_pa
     measured = replace(request_for(""), cache_dir=str(tmp_path / "cache"), measured=True)
     found = worker_environment(measured, tmp_path)["TRITON_CACHE_DIR"]
     assert found == str(tmp_path / "cache" / "triton")
-    asked = live.measuring_environment(measured, None, tmp_path, tmp_path / "caches")
+    asked = measuring_environment(measured, None, tmp_path, tmp_path / "caches")
     assert asked["TRITON_CACHE_DIR"] == found
     private = worker_environment(replace(measured, measured=False), tmp_path)["TRITON_CACHE_DIR"]
     assert private == str(tmp_path / "triton")
