@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfcli.compile.importing import import_inductor, without_collection
+from perfcli.compile.importing import import_inductor, load_libraries, without_collection
 from perfcli.errors import PerfcliError, WrongResult
 from perfcli.measure import before_cuda
 from perfcli.measure.phases import Phases
@@ -55,6 +55,7 @@ def import_early(device: Device) -> None:
     """Import what sides are measured with, in a process that is forked for each of them. Raises
     PerfcliError where that has begun to use CUDA, which no fork could use any more."""
     with before_cuda.without_cuda():
+        load_libraries()
         import_inductor()
         with without_collection():
             for name in _MEASURING:

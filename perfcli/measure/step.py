@@ -17,6 +17,7 @@ from perfcli.compile.binaries.binaries import key_caches_by_version
 from perfcli.compile.building import Built, build_users_workload
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
+from perfcli.compile.importing import collecting_rarely
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
 from perfcli.loading.tracebacks import show
 from perfcli.measure import before_cuda, ranks, room
@@ -142,12 +143,14 @@ def prepare(
         started = time.monotonic()
         phases.begin("kernels")
         with (
+            collecting_rarely(),
             turnstile.generating(),
             hook_inductor(capture, finish=None),
             phases.timing_kernels() if asked.device == "cuda" else nullcontext(),
             _share_tuning(asked.device, turnstile),  # last: its waits are no timing
         ):
             _run_first(step)
+        phases.add_compilation()
         compiling.close()
         turnstile.share()
         step.compile_seconds = time.monotonic() - started
@@ -193,6 +196,7 @@ def _use_device(request: MeasureRequest) -> None:
     import torch
 
     if request.compile.device == "cuda":
+        before_cuda.begin(request.device_index or 0)
         if not torch.cuda.is_available():
             raise PerfcliError(
                 "no GPU to measure on: torch.cuda.is_available() is False (--target h100 compiles "

@@ -8,11 +8,12 @@ candidates are those of the real GPU; the cubin is read, never loaded.
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -31,7 +32,9 @@ from perfcli.compile.binaries.candidate import attach_texts, candidate_of, refus
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.facts.binary.cubin import Binary, BinaryFacts, find_tools, read_cubins
+from perfcli.machine.environment import cache_dir
 from perfcli.model import Candidate, KernelKind, Target
+from perfcli.storing.whole import write_whole
 
 
 def _fits(result: Any, target: Target) -> bool:
@@ -283,17 +286,22 @@ def prepare_process(tell: Callable[[str], None]) -> None:
 
 def key_caches_by_version() -> None:
     """Let Triton and Inductor tell their releases apart by number, and by when their files were
-    written. They read all of these for that, half a gigabyte in each process."""
+    written. They read all of these for that, half a gigabyte in each process. What Inductor writes
+    into a kernel's text is what it read; that is kept for the next process."""
     import torch
     import triton
     from torch._inductor import codecache
 
     # It keeps the function that it finds, whose answer is part of a kernel's text.
-    from torch._inductor.runtime import triton_compat  # noqa: F401
+    from torch._inductor.runtime import triton_compat
     from triton.runtime import cache
 
     # Triton's cache outlives the worker where there is a GPU; Inductor's does not.
     installed = f"{triton.__version__} {_sign_files(Path(triton.__file__).parent)}"
+    read: Any = triton_compat.triton_key
+    if not isinstance(read, functools.partial):  # as in a fork of a process that did this
+        kept = cache_dir() / "triton-keys" / hashlib.sha256(installed.encode()).hexdigest()
+        triton_compat.triton_key = functools.partial(_keep_text, kept, read)
     keys: tuple[tuple[Any, str, Any], ...] = (
         (cache, "triton_key", installed),
         (codecache, "torch_key", torch.__version__.encode()),
@@ -305,6 +313,17 @@ def key_caches_by_version() -> None:
             found.set(key)
         elif found is not None:
             setattr(module, name, lambda key=key: key)
+
+
+@functools.cache
+def _keep_text(path: Path, make: Callable[[], str]) -> str:
+    """Return a file's text, made and kept where there is none."""
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8")
+    made = make()
+    with suppress(OSError):
+        write_whole(path, made.encode())
+    return made
 
 
 def _sign_files(folder: Path) -> str:

@@ -48,3 +48,20 @@ def test_what_inductor_does_with_kernels_is_timed() -> None:
     assert tuner.precompile is before
     _, piece = made.finish()
     assert (piece.name, piece.seconds < 5) == (phases.PIECES["precompile"], True)
+
+
+@pytest.mark.torch
+def test_what_generates_code_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    utils = pytest.importorskip("torch._dynamo.utils")
+    clocks = {
+        "_compile.compile_inner": [4.0, 1.0],
+        "OutputGraph.call_user_compiler": [3.0],
+        "compile_fx_inner": [1.0, 0.5],
+    }
+    monkeypatch.setattr(utils, "compilation_time_metrics", clocks)
+    made = Phases("head", lambda _: None)
+    made.begin("kernels")
+    made.add_compilation()
+    _, *pieces = made.finish()
+    found = [(piece.name, piece.seconds) for piece in pieces]
+    assert found == [("Dynamo", 2.0), ("AOTAutograd", 1.5), ("Inductor", 1.5)]
