@@ -17,7 +17,12 @@ pytest.importorskip("torch")
 
 import perfcli
 from perfcli.compile.binaries import cache
-from perfcli.compile.binaries.binaries import _add_unpipelined, _sign_files, key_caches_by_version
+from perfcli.compile.binaries.binaries import (
+    _add_unpipelined,
+    _keep_text,
+    _sign_files,
+    key_caches_by_version,
+)
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import (
     LINE_CHARACTERS,
@@ -166,6 +171,24 @@ def test_no_process_reads_all_of_triton_and_torch(monkeypatch: pytest.MonkeyPatc
     key = cache_of_triton.get_cache_key(part, part, part, {})  # as triton.compile asks
     assert key.startswith(triton.__version__)
     assert codecache.torch_key() == torch.__version__.encode()
+
+
+def test_what_a_kernels_text_says_of_triton_is_read_once(tmp_path: Path) -> None:
+    """For all processes of this installation, as long as its files are the same."""
+    made: list[str] = []
+
+    def read_all() -> str:
+        made.append("read")
+        return "3.6.0-abc"
+
+    for _ in range(2):  # as in two processes
+        assert _keep_text(tmp_path / "keys" / "files", read_all) == "3.6.0-abc"
+        _keep_text.cache_clear()
+    assert made == ["read"]
+    (tmp_path / "keys" / "files").unlink()
+    (tmp_path / "keys").rmdir()
+    (tmp_path / "keys").write_text("no folder can be made here")
+    assert _keep_text(tmp_path / "keys" / "files", read_all) == "3.6.0-abc"
 
 
 def test_what_imported_the_key_of_torch_has_the_short_one_too() -> None:

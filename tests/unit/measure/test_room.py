@@ -38,3 +38,15 @@ def test_more_than_there_is() -> None:
 )
 def test_errors_of_a_full_memory(error: Exception, full: bool) -> None:
     assert room.is_out_of_memory(error) is full
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("free", "ample"), [(800, True), (799, False)])
+def test_both_sides_check_at_once_where_there_is_ample_memory(
+    free: int, ample: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 1000))
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 100)
+    assert room.is_ample("cuda") is ample
+    assert room.is_ample("cpu")

@@ -374,3 +374,43 @@ def test_nvml_is_asked_in_the_block_alone(monkeypatch: pytest.MonkeyPatch) -> No
         with before_cuda.without_cuda():
             assert os.environ[name] == "1"
         assert os.environ.get(name) == before
+
+
+def test_a_context_is_made_of_the_device_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[tuple[str, int]] = []
+
+    class Driver:
+        def __init__(self, name: str) -> None:
+            assert name == "libcuda.so.1"
+
+        def cuInit(self, flags: int) -> int:
+            calls.append(("init", flags))
+            return 0
+
+        def cuDeviceGet(self, found: Any, number: int) -> int:
+            found._obj.value = 10 + number
+            return 0
+
+        def cuDevicePrimaryCtxRetain(self, _context: Any, device: Any) -> int:
+            calls.append(("retain", device.value))
+            return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", Driver)
+    monkeypatch.setattr(before_cuda, "_WANTED_SOON", ("no_such_module", "colorsys"))
+    monkeypatch.setenv("CUDA_MODULE_LOADING", "")  # to be taken back
+    monkeypatch.delenv("CUDA_MODULE_LOADING")
+    before_cuda.begin(1)
+    assert calls == [("init", 0), ("retain", 11)]
+    assert os.environ["CUDA_MODULE_LOADING"] == "LAZY"
+    assert "colorsys" in sys.modules
+
+
+def test_without_a_driver_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", fail)
+    monkeypatch.setattr(before_cuda, "_WANTED_SOON", ())
+    before_cuda.begin(0)
