@@ -93,7 +93,7 @@ class Device:
         results: list[torch.Tensor] = []
         with chosen(options):
             step = self._compiled(None if "dynamo.assume_static_by_default" in options else False)
-            with contextlib.nullcontext() if searches else self._alone():
+            with contextlib.nullcontext() if searches else self._taking_turns():
                 for kept in ([], [], results):
                     step(kept)
                 differs = _differ(self.right or results, results)
@@ -103,8 +103,8 @@ class Device:
         return Ready(lambda: step([]), seconds, differs)
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Use the device alone in the block, once there is code."""
+    def _taking_turns(self) -> Iterator[None]:
+        """Share the device in the block, once there is code; what Inductor times, it times alone."""
         try:
             with self.turnstile.generating():
                 yield
@@ -149,14 +149,11 @@ class Device:
         """Return the times of a variant, and the default's at the same time, seconds of a step."""
         assert self.default is not None
         base = Ready(self.default.step, self.default.prepare_seconds)
-        self.turnstile.enter()
-        try:
+        with self.turnstile.alone():
             began = time.monotonic()
             turns = [each for _ in range(rounds) for each in self._order.sample([base, one], 2)]
             self._time(turns)
             seconds = time.monotonic() - began
-        finally:
-            self.turnstile.leave()
         return {
             "prepare_seconds": one.prepare_seconds,
             "timing_seconds": seconds,
