@@ -104,7 +104,7 @@ class Device:
 
     @contextlib.contextmanager
     def _taking_turns(self) -> Iterator[None]:
-        """Share the device in the block, once there is code; what Inductor times, it times alone."""
+        """Share the device in the block once there is code; Inductor times alone what it times."""
         try:
             with self.turnstile.generating():
                 yield
