@@ -74,6 +74,8 @@ def choose_devices(
     Raises PerfcliError where a variant can't be measured as it is asked for, and for devices that
     are not there or unlike.
     """
+    if asked.clocks == "both":
+        raise PerfcliError("--time is device or step in a sweep: it ranks variants by one of both")
     if context.cluster is not None:
         return _choose_there(points, numbers, asked, context)
     if target := next((p.question.target for p in points if p.question.target), ""):
@@ -85,13 +87,13 @@ def choose_devices(
     if len(kinds) > 1:
         raise PerfcliError("--measure takes one kind of device: choose it with --device")
     (kind,) = kinds
-    device, _ = choose_device(kind, None)
-    if device == "cuda" and not targets.has_gpu():
+    if kind in (None, "cuda") and not targets.has_gpu():
         raise PerfcliError(
             "--measure needs a device, and there is no GPU here: give --device cpu, or leave out "
             "--measure"
         )
-    clocks: Clocks = "step" if device == "cpu" else asked.clocks or "device"
+    device, _ = choose_device(kind, None)
+    clocks: Clocks = asked.clocks or ("step" if device == "cpu" else "device")
     setting = settle(Question("", device=kind), replace(asked, clocks=clocks), context)
     if setting is None:
         raise PerfcliError("--measure: nothing can be measured here")

@@ -12,6 +12,7 @@ from perfcli.bisect.document import describe_answer
 from perfcli.bisect.versions.answer import Blame, Proof, list_versions
 from perfcli.bisect.versions.plan import Plan, Version
 from perfcli.console import output
+from perfcli.predict.step import LEAST_CHANGE
 
 MOST_LISTED = 8
 """Suspects, or versions without an answer, that are listed."""
@@ -92,6 +93,9 @@ def _about(found: Blame) -> Iterator[str]:
         if found.disputed:
             yield f"   but {found.disputed}: try a longer --measure-budget with --resume {found.id}"
         return
+    if found.status == "ends unsure" and found.ends is not None and found.ends.estimated:
+        least = units.percent(LEAST_CHANGE)
+        yield f"   an estimate is worse if its interval is above {least}; --metric bytes is exact"
     suspects = found.first.suspects if found.first else ()
     for suspect in sorted(suspects, key=lambda s: -s.probability)[:MOST_LISTED]:
         named = name_version(found.plan.find(suspect.name))
