@@ -178,7 +178,7 @@ def test_launches_compiled_for_real(perfcli: Any) -> None:
 
 
 @pytest.mark.torch
-def test_the_search_blames_the_option(perfcli: Any, warm_workers: None) -> None:
+def test_the_search_blames_the_option(perfcli: Any, warm_workers: None, one_template: None) -> None:
     result = perfcli_real(perfcli, "dynamic-softmax", "--smoke", "--target", "h200")
     (claim,) = json.loads(Path("r.json").read_text())["claims"]
     assert claim["found"]["blamed"] == ["unroll_reductions_threshold=8"]
