@@ -71,7 +71,7 @@
       const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 1;
       this.low = low - pad;
       this.high = high + pad;
-      for (const value of ticks(this.low, this.high, 4)) {
+      for (const value of ticks(this.low, this.high, 6)) {
         make("line", this.svg, { class: "grid", x1: LEFT, x2: this.width - RIGHT, y1: this.y(value), y2: this.y(value) });
         make("text", this.svg, { x: LEFT - 8, y: this.y(value) + 4, "text-anchor": "end" }, this.write(value));
       }
