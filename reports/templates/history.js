@@ -40,6 +40,7 @@
       this.points = known.points;
       this.changes = known.changes;
       this.write = WRITERS[known.unit];
+      this.whole = known.unit === "count";
       this.all = [-0.5, Math.max(this.points.length - 0.5, 0.5)];
       this.view = this.all;
       this.svg = make("svg", place, { tabindex: 0, role: "img", "aria-label": known.label });
@@ -72,6 +73,7 @@
       this.low = low - pad;
       this.high = high + pad;
       for (const value of ticks(this.low, this.high, 6)) {
+        if (this.whole && Math.abs(value - Math.round(value)) > 1e-9) continue;
         make("line", this.svg, { class: "grid", x1: LEFT, x2: this.width - RIGHT, y1: this.y(value), y2: this.y(value) });
         make("text", this.svg, { x: LEFT - 8, y: this.y(value) + 4, "text-anchor": "end" }, this.write(value));
       }
