@@ -149,7 +149,8 @@ class LocalDevices:
         self.setting = settings[0]
         self.name = self.setting.device_name
         self.title = f"{units.plural(len(settings), 'device')} ({self.name})"
-        self.beside = self.setting.device != "cpu"
+        # The host has a part in the time of a step, and none in the device's own.
+        self.beside = self.setting.asked.clocks == "device"
         silent = replace(context, notes=Notes(quiet=True))
         self._devices = [_Device(setting, silent) for setting in settings]
         self._free: SimpleQueue[_Device] = SimpleQueue()
