@@ -43,8 +43,8 @@ class Sessions:
     """Takes the measurements of a sweep while its variants arrive; a context manager.
 
     ``groups`` are the numbers of the variants that compute the same, in order: the first one that
-    compiles is the control of the others, and alone it is measured against itself. Where nothing may
-    be compiled beside them, sessions begin when all has arrived.
+    compiles is the control of the others, and alone it is measured against itself. Where nothing
+    may be compiled beside them, sessions begin when all has arrived.
     """
 
     def __init__(self, devices: Devices, groups: Sequence[Sequence[int]], notes: Notes) -> None:
