@@ -25,9 +25,9 @@ from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
 from perfcli.model import CompileRequest, MeasureRequest, SideName, StepCode, Target
 
-AHEAD_SHARE, MOST_AHEAD = 4, 8
-"""Of the processors, those that compile one side's kernels: the other side's and the report's are
-compiled at the same time."""
+AHEAD_SHARE, MOST_AHEAD = 3, 8
+"""Of the processors, those that compile one side's kernels: the other side's are compiled at the
+same time, and both generate code."""
 WARM_STEPS = 3
 """After the step that compiles: allocators, autotuners and caches have settled by then."""
 

@@ -24,6 +24,7 @@ from perfcli.compile.binaries.binaries import keep_binaries, prepare_process
 from perfcli.compile.capture.captured import CapturedKernel
 from perfcli.compile.capture.definition import Definition
 from perfcli.compile.stand_in.device import install_triton_driver
+from perfcli.errors import CompileFailed
 from perfcli.model import Target
 
 _LAUNCHERS = ("use_static_cuda_launcher", "use_static_triton_launcher")
@@ -40,6 +41,8 @@ class BinariesAhead:
         """Seconds for which a kernel that was to be loaded was not compiled yet."""
         self._target = target
         self._begun: dict[str, tuple[Definition, Future[bool]]] = {}
+        self._made = ""
+        """The kernel that Inductor makes at the moment."""
         look_up_release(target)
         context = multiprocessing.get_context("fork")
         self._executor = ProcessPoolExecutor(jobs, context, _prepare, (target,))
@@ -54,33 +57,61 @@ class BinariesAhead:
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """Let kernels that are loaded in the block wait for their binaries."""
+        """Let kernels that Inductor would load in the block be loaded once they are launched, and
+        wait for their binaries then: the backward's code is generated meanwhile."""
         from torch._inductor.async_compile import AsyncCompile
+        from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-        original: Any = AsyncCompile.triton
+        make: Any = AsyncCompile.triton
+        load: Any = CachingAutotuner.precompile
 
-        @functools.wraps(original)
+        @functools.wraps(make)
         def triton(its: Any, name: str, source: str, *rest: Any, **options: Any) -> Any:
             # Where its function begins in the file is part of what Triton finds a binary by.
-            source = source.strip()
-            began = time.monotonic()
-            self._wait(source)
-            self.waited += time.monotonic() - began
-            return original(its, name, source, *rest, **options)
+            self._made = source.strip()
+            try:
+                return make(its, name, self._made, *rest, **options)
+            finally:
+                self._made = ""
+
+        @functools.wraps(load)
+        def precompile(tuner: Any, *args: Any, **options: Any) -> Any:
+            if self._made not in self._begun:
+                return load(tuner, *args, **options)
+
+            def load_now(source: str, *_: Any) -> None:
+                del tuner.precompile
+                self._wait(source)
+                try:
+                    CachingAutotuner.precompile(tuner, *args, **options)
+                except Exception as error:
+                    name = tuner.inductor_meta.get("kernel_name", "a kernel")
+                    reason = str(error).strip().partition("\n")[0]
+                    raise CompileFailed(
+                        f"Inductor could not compile {name}: {type(error).__name__}: {reason}"
+                    ) from error
+
+            # Called by its first launch, since there is no launcher.
+            tuner.precompile = functools.partial(load_now, self._made)
+            return None
 
         AsyncCompile.triton = triton
+        CachingAutotuner.precompile = precompile
         try:
             yield
         finally:
-            AsyncCompile.triton = original
+            AsyncCompile.triton = make
+            CachingAutotuner.precompile = load
 
     def _wait(self, source: str) -> None:
         definition, work = self._begun.pop(source, (None, None))
         if definition is None or work is None:
             return
+        began = time.monotonic()
         with suppress(Exception):  # who loads it says what is wrong
             if not work.result():
                 self._executor.submit(_compile, definition, self._target, waits=True).result()
+        self.waited += time.monotonic() - began
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from handmade_triton import KERNEL
@@ -13,12 +16,14 @@ from handmade_triton import KERNEL
 pytest.importorskip("torch")
 
 from torch._inductor.async_compile import AsyncCompile
+from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
 from perfcli.compile.binaries import ahead
 from perfcli.compile.binaries.ahead import BinariesAhead
 from perfcli.compile.binaries.pool import KernelPool
 from perfcli.compile.capture.captured import CapturedKernel
 from perfcli.compile.capture.definition import Definition
+from perfcli.errors import CompileFailed
 from perfcli.machine import targets
 
 pytestmark = pytest.mark.torch
@@ -38,18 +43,27 @@ def kernel(text: str) -> CapturedKernel:
 def load(
     made: BinariesAhead, monkeypatch: pytest.MonkeyPatch, look: Path, *texts: str
 ) -> list[int]:
-    """How many binaries there are whenever a kernel begins to be loaded: it has two launch
-    configurations."""
+    """How many binaries there are whenever a kernel is loaded, which is when it is launched first:
+    it has two launch configurations."""
     counted: list[int] = []
 
-    def count(_its: object, name: str, source: str, **_options: object) -> str:
-        counted.append(len(list(look.glob("*/*.cubin"))))
-        return name
+    def make(_its: object, name: str, source: str, **_options: object) -> Any:
+        tuner = SimpleNamespace(source=source, inductor_meta={"kernel_name": name})
+        CachingAutotuner.precompile(tuner, warm_cache_only=False)
+        return tuner
 
-    monkeypatch.setattr(AsyncCompile, "triton", count)
+    def count(_tuner: object, warm_cache_only: bool = True) -> None:
+        assert not warm_cache_only
+        counted.append(len(list(look.glob("*/*.cubin"))))
+
+    monkeypatch.setattr(AsyncCompile, "triton", make)
+    monkeypatch.setattr(CachingAutotuner, "precompile", count)
     with made.loading():
-        for text in texts:
-            assert AsyncCompile().triton("double", text, device_str="cuda") == "double"
+        tuners = [AsyncCompile().triton("double", text, device_str="cuda") for text in texts]
+        assert counted == []
+        for tuner in tuners:
+            tuner.precompile()  # as its first launch does
+            assert not hasattr(tuner, "precompile")
     return counted
 
 
@@ -59,7 +73,42 @@ def test_a_kernel_is_loaded_once_its_binary_is_there(
     made = BinariesAhead(1, targets.get("h200"))
     try:
         made.submit(kernel(KERNEL))
-        assert load(made, monkeypatch, caches / "triton", KERNEL, "never seen") == [2, 2]
+        assert load(made, monkeypatch, caches / "triton", KERNEL) == [2]
+    finally:
+        made.close()
+
+
+def test_a_kernel_that_nobody_compiles_ahead_is_loaded_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: list[object] = []
+    monkeypatch.setattr(AsyncCompile, "triton", lambda *_: CachingAutotuner.precompile("kernel"))
+    monkeypatch.setattr(CachingAutotuner, "precompile", loaded.append)
+    made = BinariesAhead(1, targets.get("h200"))
+    try:
+        with made.loading():
+            AsyncCompile().triton("double", KERNEL)
+        assert loaded == ["kernel"]
+    finally:
+        made.close()
+
+
+def test_a_kernel_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_tuner: object) -> None:
+        raise ValueError("no registers\nat all")
+
+    tuner: Any = SimpleNamespace(inductor_meta={"kernel_name": "double"})
+    monkeypatch.setattr(AsyncCompile, "triton", lambda *_: CachingAutotuner.precompile(tuner))
+    monkeypatch.setattr(CachingAutotuner, "precompile", fail)
+    made = BinariesAhead(1, targets.get("h200"))
+    made._begun[KERNEL.strip()] = (kernel(KERNEL).definition, Future())
+    made._begun[KERNEL.strip()][1].set_result(True)
+    try:
+        with made.loading():
+            AsyncCompile().triton("double", KERNEL)
+        said = "Inductor could not compile double: ValueError: no registers$"
+        with pytest.raises(CompileFailed, match=said):
+            tuner.precompile()
     finally:
         made.close()
 
