@@ -133,10 +133,9 @@ def show(name: str, start: dict[str, Any]) -> None:
         shown = "" if used is None else f"{used:6.2f}"
         line = f"{at:6}  {phase['seconds']:6.2f}  {shown:6}  {phase['name']}"
         sys.stdout.write(f"  {phase['of']:8}{line}\n")
-    ends = [phase["at"] + phase["seconds"] for phase in start["phases"] if phase["at"] is not None]
-    sys.stdout.write(
-        f"  {'':14}  {start['seconds'] - max(ends):6.2f}  {'':6}  until its clock runs\n"
-    )
+    known = (phase for phase in start["phases"] if phase["at"] is not None)
+    rest = start["seconds"] - max(phase["at"] + phase["seconds"] for phase in known)
+    sys.stdout.write(f"  {'':14}  {rest:6.2f}  {'':6}  until the command's clock runs\n")
     for seconds in start["compile_seconds"]:
         shown = ", ".join(f"{phase} {took:.2f}" for phase, took in seconds.items())
         sys.stdout.write(f"  a run was compiled: {shown}\n")

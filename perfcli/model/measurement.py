@@ -156,8 +156,8 @@ class StartPhase:
     """``command``, or the side whose worker it was a phase of."""
     name: str
     at: float | None
-    """Seconds from the command's start until it began; None for the sum of what came in pieces,
-    which other phases contain. A worker gives the time of the machine's monotonic clock."""
+    """Seconds from the command's start until it began, less than 0 for what began while the command
+    line was imported; None for the sum of what came in pieces, which other phases contain. A worker gives the time of the machine's monotonic clock."""
     seconds: float
     processor_seconds: float | None = None
     """Processor time of the process and of those that it waited for; None where it is not
