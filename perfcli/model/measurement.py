@@ -157,7 +157,8 @@ class StartPhase:
     name: str
     at: float | None
     """Seconds from the command's start until it began, less than 0 for what began while the command
-    line was imported; None for the sum of what came in pieces, which other phases contain. A worker gives the time of the machine's monotonic clock."""
+    line was imported; None for the sum of what came in pieces, which other phases contain. A worker
+    gives the time of the machine's monotonic clock."""
     seconds: float
     processor_seconds: float | None = None
     """Processor time of the process and of those that it waited for; None where it is not
