@@ -95,7 +95,9 @@ class MeasuredSide:
         turnstile = Turnstile(self.request.turnstile, lambda: steps.wait_for(self._device))
         self._step = steps.prepare(self.request, self._phases, turnstile)
         code = self._step.describe_code()  # before anything else is launched
+        turnstile.give_way()
         check = self._checked(turnstile)
+        turnstile.give_way()
         self._phases.begin("warm")
         with self._memory_errors():
             known = self._known(check, turnstile)

@@ -152,7 +152,7 @@ def prepare(
             _run_first(step)
         phases.add_compilation()
         compiling.close()
-        turnstile.share()
+        turnstile.give_way()
         step.compile_seconds = time.monotonic() - started
         if request.cpus:  # not while compiling: both sides would share these cores
             _pin(request.cpus)

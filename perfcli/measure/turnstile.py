@@ -41,13 +41,19 @@ class Turnstile:
         self.waited = 0.0
         """Seconds for which others held the device."""
         self._wait = wait
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600) if path else None
+        self._file = _open(path) if path else None
+        self._queue = _open(f"{path}.queue") if path else None
         self._held = fcntl.LOCK_UN
         self._depth = 0
 
     def share(self) -> None:
         """Hold the device, which others may hold as well; wait while one holds it alone."""
         self._hold(fcntl.LOCK_SH)
+
+    def give_way(self) -> None:
+        """Go on sharing it once those had it alone who wait for that."""
+        self.leave()
+        self.share()
 
     def leave(self) -> None:
         """Let another one hold it alone, once the device has nothing more to do."""
@@ -83,11 +89,17 @@ class Turnstile:
         if wanted == self._held:
             return
         if self._held != fcntl.LOCK_UN:
-            self._wait()  # another one may come in between: a lock is left before it is changed
-        if self._file is not None:
-            began = time.monotonic()
-            fcntl.flock(self._file, wanted)
-            self.waited += time.monotonic() - began
+            self._wait()
+        if self._file is not None and self._queue is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            if wanted != fcntl.LOCK_UN:
+                began = time.monotonic()
+                # In the order in which they come: else who shares it would share it again before
+                # one wakes that waits to have it alone.
+                fcntl.flock(self._queue, fcntl.LOCK_EX)
+                fcntl.flock(self._file, wanted)
+                fcntl.flock(self._queue, fcntl.LOCK_UN)
+                self.waited += time.monotonic() - began
         self._held = wanted
 
     @contextmanager
@@ -100,6 +112,10 @@ class Turnstile:
             self._depth -= 1
             if not self._depth:
                 self.share()
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _hook(

@@ -72,6 +72,32 @@ def test_both_share_the_device_until_one_wants_it_alone(tmp_path: Path) -> None:
     assert is_free(path)
 
 
+def test_who_shares_it_gives_way_to_one_that_waits_to_have_it_alone(tmp_path: Path) -> None:
+    path, events = tmp_path / "device", list[str]()
+    first, second = make(path), make(path)
+    first.share()
+
+    def time_something() -> None:
+        with second.alone():
+            events.append("timed")
+        second.leave()
+
+    timing = threading.Thread(target=time_something)
+    timing.start()
+    while not _is_awaited(path):
+        pass
+    first.give_way()
+    events.append("goes on")
+    assert events == ["timed", "goes on"]
+    assert not is_free(path)
+    timing.join(10)
+    first.leave()
+
+
+def _is_awaited(path: Path) -> bool:
+    return Path(f"{path}.queue").exists() and not is_free(Path(f"{path}.queue"))
+
+
 def test_two_that_share_get_it_alone_one_after_the_other(tmp_path: Path) -> None:
     # With a lock that is kept while it is changed, both would wait for ever.
     path, alone = tmp_path / "device", list[int]()
