@@ -31,7 +31,13 @@ from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import attach_texts, candidate_of, refused_candidate
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import CompileFailed, PerfcliError
-from perfcli.facts.binary.cubin import Binary, BinaryFacts, find_tools, read_cubins
+from perfcli.facts.binary.cubin import (
+    Binary,
+    BinaryFacts,
+    count_registers,
+    find_tools,
+    read_cubins,
+)
 from perfcli.machine.environment import cache_dir
 from perfcli.model import Candidate, KernelKind, Target
 from perfcli.storing.whole import write_whole
@@ -39,7 +45,8 @@ from perfcli.storing.whole import write_whole
 
 def _fits(result: Any, target: Target) -> bool:
     """Return whether the device has the shared memory that a ``CompileResult`` asks for."""
-    return int(result.kernel.metadata.shared) <= target.shared_bytes_per_block_optin
+    kernel = result.kernel  # one that Inductor launches itself has no metadata
+    return int(getattr(kernel, "metadata", kernel).shared) <= target.shared_bytes_per_block_optin
 
 
 def _add_unpipelined(tuner: Any, target: Target) -> None:
@@ -109,11 +116,20 @@ def keep_binaries(definition: Definition, target: Target) -> Sequence[Any]:
     """Have Triton's cache hold the binaries of a kernel, for who loads them. Return what Inductor
     made of it; nothing where that fails."""
     try:
-        tuner = _load(definition, target).tuner
+        kernel = _load(definition, target)
+        tuner = kernel.tuner
         tuner.precompile(warm_cache_only=True)
+        cubins = [_read_cubin(result.kernel) for result in tuner.compile_results]
+        _scaled_results(kernel, [each and count_registers(each) for each in cubins])
         return list(tuner.compile_results)
     except Exception:  # who loads them says what is wrong
         return ()
+
+
+def _read_cubin(kernel: Any) -> Any:
+    """Return the binary of Triton's kernel, or of one that Inductor launches itself (torch 2.11);
+    None where it is none for NVIDIA's GPUs."""
+    return getattr(kernel, "cubin_raw", None) or getattr(kernel, "asm", {}).get("cubin")
 
 
 _Steps: TypeAlias = "Generator[list[Binary], list[BinaryFacts] | None, Compiled]"
@@ -159,7 +175,8 @@ def _compile(definition: Definition, target: Target) -> _Steps:
             _add_unpipelined(tuner, target)
     facts = (yield kernel.binaries(tuner.compile_results)) or []
     if facts:
-        facts += (yield kernel.binaries(_scaled_results(kernel, facts))) or []
+        scaled = _scaled_results(kernel, [fact.registers for fact in facts])
+        facts += (yield kernel.binaries(scaled)) or []
     results = list(zip(tuner.compile_results, facts, strict=True))
     candidates = [kernel.candidate(result, fact) for result, fact in results]
     alternatives = yield from _alternatives(kernel, candidates, definition.kind)
@@ -249,14 +266,14 @@ def _alternatives(
     return tuple(refused or kernel.candidate(result, next(facts)) for result, refused in tried)
 
 
-def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:
+def _scaled_results(kernel: _Kernel, registers: Sequence[int | None]) -> list[Any]:
     """Return the configurations that Inductor adds once it knows how many registers the first ones
-    take (``dynamic_scale_rblock``). On a device the driver reports that number; here the cubin
-    does. A binary that the driver would refuse has none."""
+    take (``dynamic_scale_rblock``), compiled. On a device the driver reports that number; here the
+    cubin does. A binary that the driver would refuse has none."""
     tuner = kernel.tuner
     known = len(tuner.compile_results)
-    for result, fact in zip(tuner.compile_results, facts, strict=True):
-        result.kernel.n_regs = fact.registers if _fits(result, kernel.target) else None
+    for result, count in zip(tuner.compile_results, registers, strict=True):
+        result.kernel.n_regs = count if _fits(result, kernel.target) else None
     tuner._make_launchers = lambda: None  # launchers need a device
     with _going_on(kernel):
         tuner._dynamic_scale_rblock()

@@ -66,6 +66,25 @@ def code_sections(cubin: bytes) -> tuple[bytes, ...]:
     )
 
 
+_REGISTER_COUNT = 0x2F
+"""EIATTR_REGCOUNT: the number of a function's symbol, and its registers."""
+_WITH_SIZE = 4
+"""EIFMT_SVAL: an attribute with a size and as many bytes; others are four bytes in all."""
+
+
+def count_registers(cubin: bytes) -> int | None:
+    """Return the registers per thread of a cubin's only kernel, as ``.nv.info`` has them; None
+    where that does not say so. Raises as ``sections``."""
+    for section in sections(cubin):
+        at, data = 0, section.data if section.name == ".nv.info" else b""
+        while at + 12 <= len(data):
+            form, attribute, size, _, count = struct.unpack_from("<BBHII", data, at)
+            if (form, attribute) == (_WITH_SIZE, _REGISTER_COUNT):
+                return int(count)
+            at += 4 + (size if form == _WITH_SIZE else 0)
+    return None
+
+
 _TOOLS = ("nvdisasm", "cuobjdump")
 _RESERVED_SHARED_BYTES = 1024  # from sm_90 on part of a kernel's number, where it uses any
 

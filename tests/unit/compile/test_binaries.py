@@ -16,7 +16,7 @@ from handmade_triton import KERNEL
 pytest.importorskip("torch")
 
 import perfcli
-from perfcli.compile.binaries import cache
+from perfcli.compile.binaries import binaries, cache
 from perfcli.compile.binaries.binaries import (
     _add_unpipelined,
     _keep_text,
@@ -30,6 +30,7 @@ from perfcli.compile.binaries.candidate import (
     candidate_of,
     refused_candidate,
 )
+from perfcli.compile.capture.definition import Definition
 from perfcli.facts.binary.cubin import BinaryFacts
 from perfcli.model import Candidate, LineCounts
 
@@ -152,6 +153,40 @@ def test_torch_before_2_13_does_not_try_again() -> None:
     old = SimpleNamespace(compile_results=given.compile_results, inductor_meta={})
     _add_unpipelined(old, H100)
     assert len(old.compile_results) == 1
+
+
+@pytest.mark.parametrize("launched_by", ["triton", "inductor"])
+def test_what_is_compiled_ahead_has_the_configurations_that_follow_from_registers(
+    monkeypatch: pytest.MonkeyPatch, launched_by: str
+) -> None:
+    """Which Inductor adds once the driver has loaded the first ones: else it compiles them then."""
+
+    class Tuner:
+        def __init__(self) -> None:
+            self.compile_results: list[Any] = []
+
+        def precompile(self, warm_cache_only: bool) -> None:
+            assert warm_cache_only
+            small, large = SimpleNamespace(shared=0), SimpleNamespace(shared=1 << 30)
+            if launched_by == "triton":
+                kernels = [
+                    SimpleNamespace(metadata=m, asm={"cubin": b"96"}) for m in (small, large)
+                ]
+            else:
+                kernels = [SimpleNamespace(**vars(m), cubin_raw=b"96") for m in (small, large)]
+            self.compile_results += [SimpleNamespace(kernel=kernel) for kernel in kernels]
+
+        def _dynamic_scale_rblock(self) -> None:
+            registers = [result.kernel.n_regs for result in self.compile_results]
+            assert registers == [96, None]  # the driver refuses the second
+            self.compile_results.append("scaled")
+
+    target, definition = H100, Definition("double", "triton", "", "reduction")
+    kernel = binaries._Kernel(Tuner(), "", "", target)
+    monkeypatch.setattr(binaries, "_load", lambda *_: kernel)
+    monkeypatch.setattr(binaries, "count_registers", int)
+    found = binaries.keep_binaries(definition, target)
+    assert [len(found), found[-1]] == [3, "scaled"]
 
 
 def test_no_process_reads_all_of_triton_and_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,14 @@ import pytest
 
 from perfcli.errors import PerfcliError
 from perfcli.facts.binary import cubin as cubin_module
-from perfcli.facts.binary.cubin import Binary, find_tools, read_cubin, read_cubins, sections
+from perfcli.facts.binary.cubin import (
+    Binary,
+    count_registers,
+    find_tools,
+    read_cubin,
+    read_cubins,
+    sections,
+)
 
 SOURCE = Path(__file__).parents[2] / "fixtures" / "triton_kernels.py"
 Compile = Callable[..., Any]
@@ -145,6 +152,7 @@ def test_resources_are_those_of_the_tool(spilling: Any, tools: Path, tmp_path: P
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = read_cubin(cubin, tools, "kernel.py")
     assert f"REG:{found.registers} STACK:{found.stack_bytes} " in text
+    assert count_registers(cubin) == found.registers
     assert found.stack_bytes > 0
     assert found.shared_bytes == 0, "the 1 KiB that the system reserves is not the kernel's"
 
