@@ -15,7 +15,7 @@ from perfcli.model import Device
 
 if TYPE_CHECKING:
     from perfcli.console.notes import Notes
-    from perfcli.worker.keeper import Use
+    from perfcli.worker.starting import Use
     from perfcli.worker.keepers import KeptWorker
 
 

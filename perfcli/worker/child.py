@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perfcli.errors import PerfcliError
+from perfcli.machine.environment import cache_dir
 from perfcli.model import Ask, CompileRequest, KernelsRequest, MeasureRequest
 from perfcli.model.kernel_work import (
     BenchAsk,
@@ -27,7 +28,7 @@ from perfcli.model.kernel_work import (
 )
 from perfcli.worker import protocol
 from perfcli.worker import replies as child_replies
-from perfcli.worker.keeper import Keeper, KeepRequest
+from perfcli.worker.keeper import Keeper, KeepRequest, import_early
 from perfcli.worker.starting import IMPORTS
 
 
@@ -39,9 +40,10 @@ def serve(request_fd: int, reply_fd: int, watch: Callable[[], None] = lambda: No
         watch()
         serve(requests, replies)
 
-    if os.environ.pop(IMPORTS, ""):
+    kept = None
+    if use := os.environ.pop(IMPORTS, ""):
         with suppress(Exception):  # who asks for it will be told
-            _import_early()
+            kept = import_early("measure" if use == "measure" else "compile", "cuda", cache_dir())
     keep: Keeper | None = None
     with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
         # Kept out of what a model's code starts: a stray child would hold the pipe open.
@@ -70,14 +72,9 @@ def serve(request_fd: int, reply_fd: int, watch: Callable[[], None] = lambda: No
             _send(replies, protocol.error_message(child_replies.explain_failure(error)))
     if keep is not None:
         keep.serve()
+    del kept
     _exit_now()
     return 0
-
-
-def _import_early() -> None:
-    from perfcli.measure import side
-
-    side.import_early("cuda")
 
 
 def _compile(request: CompileRequest, replies: BinaryIO) -> None:

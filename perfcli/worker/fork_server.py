@@ -19,8 +19,8 @@ from perfcli.model import CompileRequest, StartPhase
 from perfcli.worker import import_ahead, protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.forked_worker import Descriptors, ForkedWorker, ask_to_fork
-from perfcli.worker.keeper import KeepRequest, Use
-from perfcli.worker.starting import list_import_variables
+from perfcli.worker.keeper import KeepRequest
+from perfcli.worker.starting import Use, list_import_variables
 
 _IMPORT_SECONDS = 120.0
 
@@ -100,7 +100,7 @@ class _ForkServer:
         try:
             self._place.mkdir(mode=0o700)
             python = request.variant.python
-            made = import_ahead.take(python, own) if use == "measure" else None
+            made = import_ahead.take(use, python, own)
             if made is not None:
                 self._began = made.began
             self._channel = Channel(python, own, self._folder, made=made)

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
-from perfcli.worker.keeper import Order, Use, connect
-from perfcli.worker.starting import FIXED_LAYOUT
+from perfcli.worker.keeper import Order, connect
+from perfcli.worker.starting import FIXED_LAYOUT, Use
 
 Descriptors: TypeAlias = "tuple[int, int, int]"
 """Where a worker reads, replies and logs."""

@@ -1,5 +1,5 @@
-"""Starts the process that imports torch for a command's measuring workers before the command line
-is imported, where its words say that it will probably measure on a GPU. ``fork_server`` takes it
+"""Starts the processes that import torch for a command's workers before the command line is
+imported, where its words say that it will probably measure on a GPU. ``fork_server`` takes them
 over; one that nobody wants ends with the command.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from perfcli.worker.starting import (
     IMPORTS,
     PARENT,
+    Use,
     list_command,
     list_import_variables,
     make_import_environment,
@@ -33,6 +34,7 @@ _OTHERS = (
 )  # fmt: skip
 """How words begin of commands that measure nothing, or elsewhere, or with another interpreter."""
 _GPU = Path("/dev/nvidiactl")
+_USES: tuple[Use, ...] = ("measure", "compile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +56,20 @@ class Importing:
         self.process.wait()
 
 
-_begun: list[Importing] = []
+_begun: dict[Use, Importing] = {}
 
 
 def start(words: Sequence[str]) -> None:
-    """Start it for a command of these words, or do nothing. Where it can't be started, whoever
-    measures will say so."""
-    if not _will_measure(words):
-        return
-    began, environment = time.monotonic(), make_import_environment()
+    """Start them for a command of these words, or do nothing. Where one can't be started, whoever
+    wants it will say so."""
+    if _will_measure(words):
+        # Both at once: while code is generated, nothing else should run.
+        for use in _USES:
+            _start(use)
+
+
+def _start(use: Use) -> None:
+    began, environment = time.monotonic(), make_import_environment(use)
     reads, requests = os.pipe()
     replies, writes = os.pipe()
     try:
@@ -71,11 +78,11 @@ def start(words: Sequence[str]) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**environment, IMPORTS: "1", PARENT: str(os.getpid())},
+            env={**environment, IMPORTS: use, PARENT: str(os.getpid())},
             pass_fds=(reads, writes),
             start_new_session=True,
         )
-        _begun.append(Importing(process, requests, replies, environment, began))
+        _begun[use] = Importing(process, requests, replies, environment, began)
     except OSError:
         os.close(requests)
         os.close(replies)
@@ -84,12 +91,12 @@ def start(words: Sequence[str]) -> None:
         os.close(writes)
 
 
-def take(python: str | None, environment: Mapping[str, str]) -> Importing | None:
-    """Return the process where it imports with this interpreter and these variables; else end it.
-    It is returned once."""
-    if not _begun:
+def take(use: Use, python: str | None, environment: Mapping[str, str]) -> Importing | None:
+    """Return the process for a use where it imports with this interpreter and these variables;
+    else end it. It is returned once."""
+    found = _begun.pop(use, None)
+    if found is None:
         return None
-    found = _begun.pop()
     wanted, given = map(list_import_variables, (environment, found.environment))
     if wanted == given and python in (None, sys.executable) and found.process.poll() is None:
         return found

@@ -28,13 +28,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from perfcli.model import Device
-from perfcli.worker.starting import list_import_variables
-
-Use: TypeAlias = Literal["compile", "measure"]
-"""What workers do. Where a GPU is stood in for, nothing can be measured."""
+from perfcli.worker.starting import Use, list_import_variables
 
 SOCKET = "socket"
 LOOK_SECONDS = 5.0
@@ -106,7 +103,7 @@ class Keeper:
         self._work = work
         self._command = command
         self._place = Path(asked.place)
-        self._keep = _import(asked)
+        self._keep = import_early(asked.use, asked.device, Path(asked.cache_dir))
         self._folder = _identify(asked.folder)
         self._imported = _list_imported()
         self._own = list_import_variables(os.environ)
@@ -285,16 +282,16 @@ class Keeper:
             connection.close()
 
 
-def _import(asked: KeepRequest) -> object:
-    """Import torch, and return what has to be kept for as long as it lives."""
-    if asked.use == "measure":
+def import_early(use: Use, device: Device, cache: Path) -> object:
+    """Import torch for workers, and return what has to be kept for as long as it lives."""
+    if use == "measure":
         from perfcli.measure import side
 
-        side.import_early(asked.device)
+        side.import_early(device)
         return None
     from perfcli.compile import session
 
-    return session.import_early(asked.device, Path(asked.cache_dir))
+    return session.import_early(device, cache)
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:

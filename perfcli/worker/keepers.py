@@ -21,8 +21,8 @@ from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.forked_worker import _find_private, _is_private, _read_line, find_place
-from perfcli.worker.keeper import SOCKET, KeepRequest, Use, connect
-from perfcli.worker.starting import measuring_environment, worker_environment
+from perfcli.worker.keeper import SOCKET, KeepRequest, connect
+from perfcli.worker.starting import Use, measuring_environment, worker_environment
 
 _ABOUT = "about.json"
 _START_SECONDS = 60.0

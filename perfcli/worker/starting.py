@@ -9,19 +9,22 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from perfcli.machine.environment import clean_environment
 
 if TYPE_CHECKING:
     from perfcli.model import CompileRequest
 
+Use: TypeAlias = Literal["compile", "measure"]
+"""What workers do. Where a GPU is stood in for, nothing can be measured."""
+
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 PARENT = "PERFCLI_PARENT"
 FIXED_LAYOUT = "PERFCLI_FIXED_LAYOUT"
 """Set for a worker that is to run without address space randomisation."""
 IMPORTS = "PERFCLI_IMPORTS"
-"""Set for a worker that imports what is measured with before it reads what it is to do."""
+"""Set to a worker's use where it imports what it needs for that before it reads what to do."""
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 KEEP_MEMORY: Mapping[str, str] = {
@@ -56,9 +59,11 @@ def list_import_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in environment.items() if k.startswith(_IMPORT_VARIABLES)}
 
 
-def make_import_environment() -> dict[str, str]:
-    """Return the variables with which torch is imported for workers that measure on a GPU."""
-    return clean_environment(os.environ, {**_COMPILING, **_MEASURING})
+def make_import_environment(use: Use) -> dict[str, str]:
+    """Return the variables with which torch is imported on a machine with a GPU."""
+    # Compiled as if it were not here.
+    own = _MEASURING if use == "measure" else {VISIBLE_GPUS: ""}
+    return clean_environment(os.environ, {**_COMPILING, **own})
 
 
 def find_triton_cache(request: CompileRequest) -> Path:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from handmade_worker import HEAD, WORKS
 
 from perfcli.errors import PerfcliError
+from perfcli.machine import targets
 from perfcli.measure import before_cuda
 from perfcli.model import CompileRequest, MeasureRequest, Prepared, Variant
 from perfcli.worker import import_ahead, starting
@@ -273,12 +275,13 @@ def with_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> Iterator[di
     gpu = commands.root / "gpu"
     gpu.touch()
     monkeypatch.setattr(import_ahead, "_GPU", gpu)
+    monkeypatch.setattr(import_ahead, "_USES", ("measure",))  # the other one takes real torch
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(import_ahead.MANY_CORES)))
     monkeypatch.setattr(sys, "executable", commands.request.variant.python)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     monkeypatch.delenv("PERFCLI_FAKE", raising=False)
-    yield starting.make_import_environment()
-    for each in import_ahead._begun:
+    yield starting.make_import_environment("measure")
+    for each in import_ahead._begun.values():
         each.end()
     import_ahead._begun.clear()
 
@@ -287,7 +290,7 @@ def test_an_import_that_began_with_the_command_forks_both(
     commands: Commands, with_gpu: dict[str, str]
 ) -> None:
     import_ahead.start(["compare", "softmax", "-b", "combo_kernels=true"])
-    (begun,) = import_ahead._begun
+    begun = import_ahead._begun["measure"]
     found = [commands.start(None, **with_gpu) for _ in range(2)]
     assert [each["parent"] for each in found] == [begun.process.pid] * 2
     (phase,) = commands.servers.list_phases()
@@ -300,7 +303,7 @@ def test_an_import_with_other_variables_is_not_used(
     commands: Commands, with_gpu: dict[str, str]
 ) -> None:
     import_ahead.start(["compare", "softmax"])
-    (begun,) = import_ahead._begun
+    begun = import_ahead._begun["measure"]
     found = commands.start(None, **with_gpu | {"OMP_NUM_THREADS": "1"})
     assert (found["forked"], found["parent"] != begun.process.pid) == (True, True)
     assert begun.process.poll() == -signal.SIGKILL
@@ -308,10 +311,23 @@ def test_an_import_with_other_variables_is_not_used(
 
 def test_an_import_that_nobody_wants_ends_with_the_command(with_gpu: dict[str, str]) -> None:
     import_ahead.start(["compare", "softmax"])
-    begun = import_ahead._begun.pop()
+    begun = import_ahead._begun.pop("measure")
     os.close(begun.requests)
     os.close(begun.replies)
     assert begun.process.wait(30) is not None
+
+
+@pytest.mark.parametrize("use", ["measure", "compile"])
+def test_it_imports_with_the_variables_of_workers(use: starting.Use, tmp_path: Path) -> None:
+    target = targets.get("h200")
+    request = CompileRequest("softmax", {}, None, Variant(""), "cuda", target)
+    if use == "measure":
+        request = replace(request, on_device=True)
+        asked = starting.measuring_environment(request, None, tmp_path, tmp_path)
+    else:
+        asked = starting.worker_environment(request, tmp_path)
+    wanted, given = asked, starting.make_import_environment(use)
+    assert starting.list_import_variables(wanted) == starting.list_import_variables(given)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +347,7 @@ def test_commands_that_measure_on_no_gpu_import_nothing(
     with_gpu: dict[str, str], words: str
 ) -> None:
     import_ahead.start(words.split())
-    assert import_ahead._begun == []
+    assert import_ahead._begun == {}
 
 
 # --- CUDA ------------------------------------------------------------------------------------
