@@ -15,8 +15,8 @@ from perfcli.model import Device
 
 if TYPE_CHECKING:
     from perfcli.console.notes import Notes
-    from perfcli.worker.starting import Use
     from perfcli.worker.keepers import KeptWorker
+    from perfcli.worker.starting import Use
 
 
 def warm(

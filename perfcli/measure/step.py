@@ -25,7 +25,7 @@ from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
 from perfcli.model import CompileRequest, MeasureRequest, SideName, StepCode, Target
 
-AHEAD_SHARE, MOST_AHEAD = 3, 8
+AHEAD_SHARE, MOST_AHEAD = 4, 8
 """Of the processors, those that compile one side's kernels: the other side's are compiled at the
 same time, and both generate code."""
 WARM_STEPS = 3
