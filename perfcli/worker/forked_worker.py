@@ -11,7 +11,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,7 +18,7 @@ from typing import Any, TypeAlias
 from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
 from perfcli.worker.keeper import Order, connect
-from perfcli.worker.starting import FIXED_LAYOUT, Use
+from perfcli.worker.starting import FIXED_LAYOUT, Use, find_kept_folder
 
 Descriptors: TypeAlias = "tuple[int, int, int]"
 """Where a worker reads, replies and logs."""
@@ -124,14 +123,7 @@ def _read_line(connection: socket.socket) -> dict[str, Any]:
 def find_place(folder: str, python: str | None, device: Device, use: Use = "compile") -> Path:
     """Return where the keeper listens that serves a folder, an interpreter, a device and a use."""
     text = json.dumps([os.path.realpath(folder), python or sys.executable, device, use])
-    return _find_private() / hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _find_private() -> Path:
-    """Return the folder that only this user can enter. A socket's path has to be short."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    above = Path(runtime) if os.path.isabs(runtime) else Path(tempfile.gettempdir())
-    return above / f"perfcli-warm-{os.geteuid()}"
+    return find_kept_folder() / hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _is_private(place: Path) -> bool:

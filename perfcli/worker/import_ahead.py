@@ -19,6 +19,7 @@ from perfcli.worker.starting import (
     IMPORTS,
     PARENT,
     Use,
+    find_kept_folder,
     list_command,
     list_import_variables,
     make_import_environment,
@@ -108,5 +109,7 @@ def _will_measure(words: Sequence[str]) -> bool:
     if words[:1] != ["compare"] or any(word.startswith(_OTHERS) for word in words):
         return False
     if os.environ.get(SWITCH) == "0" or os.environ.get("PERFCLI_FAKE"):
+        return False
+    if any(find_kept_folder().glob("*")):  # they may be forked by what is kept
         return False
     return len(os.sched_getaffinity(0)) >= MANY_CORES and _GPU.exists()

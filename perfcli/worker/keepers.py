@@ -20,9 +20,14 @@ from perfcli.errors import PerfcliError
 from perfcli.model import CompileRequest, Device
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.forked_worker import _find_private, _is_private, _read_line, find_place
+from perfcli.worker.forked_worker import _is_private, _read_line, find_place
 from perfcli.worker.keeper import SOCKET, KeepRequest, connect
-from perfcli.worker.starting import Use, measuring_environment, worker_environment
+from perfcli.worker.starting import (
+    Use,
+    find_kept_folder,
+    measuring_environment,
+    worker_environment,
+)
 
 _ABOUT = "about.json"
 _START_SECONDS = 60.0
@@ -127,7 +132,7 @@ def stop_keeper(place: Path) -> bool:
 
 def list_keepers() -> Iterator[KeptWorker]:
     """Yield what this user keeps, in any folder; remove what one that was killed has left."""
-    for place in sorted(_find_private().glob("*")):
+    for place in sorted(find_kept_folder().glob("*")):
         answer = _ask(place, {"status": True})
         if "pid" not in answer:
             if _is_left(place):

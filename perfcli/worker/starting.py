@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -64,6 +65,14 @@ def make_import_environment(use: Use) -> dict[str, str]:
     # Compiled as if it were not here.
     own = _MEASURING if use == "measure" else {VISIBLE_GPUS: ""}
     return clean_environment(os.environ, {**_COMPILING, **own})
+
+
+def find_kept_folder() -> Path:
+    """Return the folder, which only this user can enter, of what ``perfcli warm`` keeps. A socket's
+    path has to be short."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    above = Path(runtime) if os.path.isabs(runtime) else Path(tempfile.gettempdir())
+    return above / f"perfcli-warm-{os.geteuid()}"
 
 
 def find_triton_cache(request: CompileRequest) -> Path:

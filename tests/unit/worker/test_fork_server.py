@@ -274,6 +274,7 @@ def with_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> Iterator[di
     ``commands``."""
     gpu = commands.root / "gpu"
     gpu.touch()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(commands.root))
     monkeypatch.setattr(import_ahead, "_GPU", gpu)
     monkeypatch.setattr(import_ahead, "_USES", ("measure",))  # the other one takes real torch
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(import_ahead.MANY_CORES)))
@@ -347,6 +348,15 @@ def test_commands_that_measure_on_no_gpu_import_nothing(
     with_gpu: dict[str, str], words: str
 ) -> None:
     import_ahead.start(words.split())
+    assert import_ahead._begun == {}
+
+
+def test_nothing_is_imported_ahead_where_a_process_is_kept(
+    with_gpu: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (starting.find_kept_folder() / "one").mkdir(parents=True)
+    import_ahead.start(["compare", "softmax"])
     assert import_ahead._begun == {}
 
 
