@@ -47,6 +47,8 @@ MOST_PAIRS = 30
 MOST_MORE = 6
 """The same where no pairs are tried: these do the least harm alone."""
 
+SKIMMED = "not estimated, its code does no less"
+
 MOST_TOGETHER = 12
 """Changes that did nothing to other models, tried at once: where 1 in 40 does something to this one
 three sets of four leave its code as it is."""
@@ -270,7 +272,8 @@ def best_of(
     """
 
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
-        return Answer("good", forge.value(settings, code))
+        value = forge.value(settings, code)
+        return Answer("good", value, reason=SKIMMED if code in forge.skimmed else "")
 
     def may_matter(base: Subset, name: str) -> bool:
         return forge.awakes(forge.space.settings(base), name)

@@ -102,6 +102,8 @@ class Forge:
         self.skim: Callable[[Settings, Run], Mapping[str, float]] = lambda settings, run: {}
         """What tells from code alone that its binaries need not be looked at: a value of the metric
         to go on with, and others to keep; empty where they are."""
+        self.skimmed: set[str] = set()
+        """Classes of which only that is known."""
         self._changed = changed
         self._bundles: dict[str, Bundle] = {}
         self._runs: dict[str, Run] = {}
@@ -253,6 +255,8 @@ class Forge:
         with suppress(PerfcliError):
             if values := self.skim(settings, run) if skims else self.read(run):
                 self._know(code, values)
+                if skims:
+                    self.skimmed.add(code)
                 return
         self._bundles[code] = made.bundle
 

@@ -148,8 +148,8 @@ class Watcher(LiveDisplay):
     def _write_answer(self, answer: Answer) -> str:
         if answer.outcome == "unresolved":
             return f"no answer ({answer.reason[:80]})"
-        if answer.value is None:
-            return answer.outcome
+        if answer.value is None or answer.reason:
+            return answer.reason or answer.outcome
         return _written(self._metric, answer.value)
 
 

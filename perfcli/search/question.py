@@ -36,7 +36,7 @@ class Answer:
     evidence: Evidence | None = None
     """The evidence of a noisy test; ``None``: the answer is exact."""
     reason: str = ""
-    """Why it is unresolved."""
+    """Why it is unresolved, or what its value rests on where that is not the metric."""
 
     @property
     def is_bad(self) -> bool:

@@ -45,6 +45,12 @@ def test_a_change_is_written_as_it_is_typed(
     assert said(capsys, question, Answer("good", 12.0)).startswith(written)
 
 
+def test_a_value_that_is_no_estimate_is_not_shown(capsys: Any) -> None:
+    question = Query(frozenset({ONLINE.key}))
+    text = said(capsys, question, Answer("good", 12.0, reason="not estimated"))
+    assert text.startswith("online_softmax=false: not estimated · 1 compiled, ")
+
+
 def test_something_is_said_before_the_first_answer(capsys: Any) -> None:
     with watcher():
         assert capsys.readouterr().err == "compiling the first variants\n"
