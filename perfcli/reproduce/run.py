@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from perfcli import units
+from perfcli.cluster.connection import connect
 from perfcli.console import documents, output, table
 from perfcli.console.documents import Wanted
 from perfcli.errors import (
@@ -48,6 +49,8 @@ def reproduce(
     choose_device(how.device, how.target)
     context.choose_probe(how.device)(how.python)
     settle(Question("", target=how.target, device=how.device), asked, context)
+    if context.cluster is not None:
+        connect(context.cluster)
     results: list[Result] = []
     try:
         for result in _carry_all(chosen, how, context):

@@ -139,6 +139,14 @@ def test_a_search_generates_its_variants_there(perfcli: Perfcli, nodes: Any) -> 
     assert [counted in each.out for each in (here, there)] == [True, True]
 
 
+def test_a_cluster_that_is_not_there_is_told_before_any_claim(perfcli: Perfcli) -> None:
+    if ray.is_initialized():
+        ray.shutdown()
+    result = perfcli("reproduce", "--smoke", "--executor", "ray", "--address", "127.0.0.1:1")
+    assert (result.code, result.out) == (2, "")
+    assert "there is no Ray cluster at 127.0.0.1:1" in result.complaint
+
+
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
