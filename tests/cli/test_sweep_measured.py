@@ -16,7 +16,7 @@ from cli.conftest import Perfcli
 from perfcli.fake import measuring
 from perfcli.machine import driver, targets
 from perfcli.model import Measured, Swept
-from perfcli.storing import timings
+from perfcli.storing import store, timings
 from perfcli.sweep import devices
 from perfcli.sweep.pareto import rank
 from perfcli.workflow import bench
@@ -148,6 +148,25 @@ def test_each_gpu_has_one_session_at_a_time(
     assert {v["measured"]["clock"] for v in read()} == {"device"}
     perfcli(*typed, "--device", "cuda:1", "--fresh")
     assert (used[0] < used[1], used.total()) == (True, 8)
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("more", "beside"),
+    [((), True), (("--time", "step"), False), (("--device", "cpu"), False)],
+)
+def test_only_the_device_s_own_time_is_taken_beside_compilations(
+    perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], beside: bool
+) -> None:
+    stored_then, real = [], devices.LocalDevices.begin
+
+    def begin(self: Any, *given: Any) -> None:
+        stored_then.append(len(list(store.runs())))
+        real(self, *given)
+
+    monkeypatch.setattr(devices.LocalDevices, "begin", begin)
+    assert perfcli(*GPUS, *more).code == 0
+    assert (len(stored_then), min(stored_then) < 4) == (2, beside)
 
 
 @pytest.mark.parametrize(
