@@ -72,10 +72,10 @@ MOST_PARTS = 1024
 SHORT_ELEMENTS = 1024
 """Padded columns up to which a block takes several rows: a multiprocessor starts blocks too slowly
 for one of each row (16384 × 256 bfloat16: 11.4 against 4.1 µs; 262144 × 512: 83 against 104 %)."""
-SHORT_THREADS = 64
-BUSY = 0.4
-"""The share of the threads that the device has room for, from which more rows to a block are
-better than more blocks."""
+SHORT_SHARE = 32
+"""Elements of each of its threads, of all its rows."""
+BUSY_BLOCKS = 12
+"""Blocks per multiprocessor from which more rows to a block are better than more blocks."""
 TILE_ELEMENTS = 8
 """Elements per thread of a tile: one 16-byte load of half precision, two of fp32 (with one, ptxas
 12.8 spills two words of 8192 columns)."""
@@ -131,19 +131,20 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
     """Return blocks of several rows where there are many short ones; None for all others, and for
     rows that start between multiples of 16 bytes, which only ``peeled`` loads so wide.
 
-    A mean's two reductions wait twice: rows of SHORT_ELEMENTS that L2 does not hold are better off
-    in blocks of their own.
+    A mean's two reductions wait twice: one warp waits the least, and rows of SHORT_ELEMENTS that L2
+    does not hold are better off in blocks of their own.
     """
-    padded, most = padded_columns(problem), SHORT_ELEMENTS
-    if has_mean(problem) and problem.elements * ITEM_BYTES[problem.dtype] > target.l2_bytes:
-        most //= 2
-    blocks = BUSY * target.sm_count * target.max_threads_per_sm / SHORT_THREADS
+    padded, most, threads = padded_columns(problem), SHORT_ELEMENTS, 64
+    if has_mean(problem):
+        beyond = problem.elements * ITEM_BYTES[problem.dtype] > target.l2_bytes
+        most, threads = (most // 2, 64) if beyond else (most, 32)
+    blocks = BUSY_BLOCKS * target.sm_count
     if padded > most or problem.rows < blocks or not _rows_are_aligned(problem):
         return None
     rows = 1
-    while rows * padded < 2 * SHORT_ELEMENTS and problem.rows >= 2 * rows * blocks:
+    while 2 * rows * padded <= SHORT_SHARE * threads and problem.rows >= 2 * rows * blocks:
         rows *= 2
-    return Blocks("full-tile", SHORT_THREADS, rows=rows)
+    return Blocks("full-tile", threads, rows=rows)
 
 
 def _small(problem: Problem, target: Target) -> Blocks | None:
