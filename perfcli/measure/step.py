@@ -129,7 +129,9 @@ def prepare(
         tracing.set_options(asked.variant.options)
         if asked.target is not None and importlib.util.find_spec("triton") is not None:
             # With the options, and before there is a device that a fork could not use.
-            compiling.enter_context(_compile_ahead(asked.target, asked.jobs, capture, phases))
+            compiling.enter_context(
+                _compile_ahead(asked.target, asked.jobs, capture, phases, turnstile)
+            )
     _use_device(request)
     if request.rank is not None:
         ranks.join_group(request)
@@ -161,11 +163,15 @@ def prepare(
 
 
 @contextmanager
-def _compile_ahead(target: Target, jobs: int, capture: Capture, phases: Phases) -> Iterator[None]:
-    """Have other processes compile the kernels that are captured in the block."""
+def _compile_ahead(
+    target: Target, jobs: int, capture: Capture, phases: Phases, turnstile: Turnstile
+) -> Iterator[None]:
+    """Have other processes compile the kernels that are captured in the block. Who waits for one
+    of them leaves the device meanwhile."""
     from perfcli.compile.binaries.ahead import BinariesAhead
 
-    ahead = BinariesAhead(min(max(jobs // AHEAD_SHARE, 1), MOST_AHEAD), target)
+    jobs = min(max(jobs // AHEAD_SHARE, 1), MOST_AHEAD)
+    ahead = BinariesAhead(jobs, target, turnstile.outside)
     capture.on_kernel = ahead.submit
     try:
         with ahead.loading():

@@ -59,15 +59,13 @@ class Turnstile:
         """Let another one hold it alone, once the device has nothing more to do."""
         self._hold(fcntl.LOCK_UN)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Hold the device in the block while nobody else does; then as before."""
-        before = self._held
-        self._hold(fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            self._hold(before)
+        return self._holding(fcntl.LOCK_EX)
+
+    def outside(self) -> AbstractContextManager[None]:
+        """Leave the device to others in the block; then hold it as before."""
+        return self._holding(fcntl.LOCK_UN)
 
     @contextmanager
     def generating(self) -> Iterator[None]:
@@ -76,7 +74,7 @@ class Turnstile:
         if self._file is None:
             yield
             return
-        hooks = [(*place, self._outside) for place in _GENERATE]
+        hooks = [(*place, self._generating) for place in _GENERATE]
         hooks += [(*place, self.alone) for place in _CHOOSE]
         saved = [_hook(place, name, around) for place, name, around in hooks]
         try:
@@ -84,6 +82,15 @@ class Turnstile:
         finally:
             for restore in reversed(saved):
                 restore()
+
+    @contextmanager
+    def _holding(self, wanted: int) -> Iterator[None]:
+        before = self._held
+        self._hold(wanted)
+        try:
+            yield
+        finally:
+            self._hold(before)
 
     def _hold(self, wanted: int) -> None:
         if wanted == self._held:
@@ -103,7 +110,7 @@ class Turnstile:
         self._held = wanted
 
     @contextmanager
-    def _outside(self) -> Iterator[None]:
+    def _generating(self) -> Iterator[None]:
         self.leave()
         self._depth += 1
         try:

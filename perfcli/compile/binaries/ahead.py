@@ -13,9 +13,9 @@ import hashlib
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,18 @@ _LAUNCHED_BY_INDUCTOR = ("StaticTritonCompileResult",)
 
 class BinariesAhead:
     """Holds ``jobs`` processes, which are forked when it is made: before a device is used. Their
-    failures are left to who loads a kernel, and then compiles it."""
+    failures are left to who loads a kernel, and then compiles it. ``waiting`` makes the context in
+    which a kernel that is launched is waited for."""
 
-    def __init__(self, jobs: int, target: Target) -> None:
+    def __init__(
+        self,
+        jobs: int,
+        target: Target,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.waited = 0.0
         """Seconds for which a kernel that was to be loaded was not compiled yet."""
+        self._waiting = waiting
         self._target = target
         self._begun: dict[str, tuple[Definition, Future[bool]]] = {}
         self._made = ""
@@ -107,14 +114,21 @@ class BinariesAhead:
         definition, work = self._begun.pop(source, (None, None))
         if definition is None or work is None:
             return
+        if _is_compiled(work):
+            return
         began = time.monotonic()
-        with suppress(Exception):  # who loads it says what is wrong
+        # Who loads it says what is wrong.
+        with self._waiting(), suppress(Exception):
             if not work.result():
                 self._executor.submit(_compile, definition, self._target, waits=True).result()
         self.waited += time.monotonic() - began
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)
+
+
+def _is_compiled(work: Future[bool]) -> bool:
+    return work.done() and not work.cancelled() and not work.exception() and work.result()
 
 
 def _prepare(target: Target) -> None:

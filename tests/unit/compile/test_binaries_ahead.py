@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -146,7 +148,15 @@ def test_what_another_process_compiles_is_waited_for(
     caches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held, then let go when the kernel is to be loaded: only then it is compiled here."""
-    made = BinariesAhead(1, targets.get("h200"))  # what it forks shares no claim that comes later
+    left: list[bool] = []
+
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        left.append(True)
+        yield
+
+    # What it forks shares no claim that comes later.
+    made = BinariesAhead(1, targets.get("h200"), waiting)
     folder = caches / "inductor" / "compiling"
     folder.mkdir(parents=True)
     claim = (folder / hashlib.sha256(KERNEL.strip().encode()).hexdigest()).open("w")
@@ -158,6 +168,7 @@ def test_what_another_process_compiles_is_waited_for(
         assert not list((caches / "triton").glob("*/*.cubin"))
         claim.close()
         assert load(made, monkeypatch, caches / "triton", KERNEL) == [2]
+        assert left == [True]
     finally:
         made.close()
 

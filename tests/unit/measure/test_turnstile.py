@@ -98,6 +98,22 @@ def _is_awaited(path: Path) -> bool:
     return Path(f"{path}.queue").exists() and not is_free(Path(f"{path}.queue"))
 
 
+def test_it_is_left_in_a_block_and_held_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "device"
+    turnstile = make(path)
+    with turnstile.outside():
+        assert is_free(path)
+    assert is_free(path)
+    turnstile.share()
+    with turnstile.outside():
+        assert is_free(path)
+    assert not is_free(path)
+    with turnstile.alone():
+        with turnstile.outside():
+            assert is_free(path)
+        assert not is_free(path)
+
+
 def test_two_that_share_get_it_alone_one_after_the_other(tmp_path: Path) -> None:
     # With a lock that is kept while it is changed, both would wait for ever.
     path, alone = tmp_path / "device", list[int]()
@@ -124,12 +140,12 @@ def test_the_device_is_left_while_code_is_generated_and_held_for_what_is_timed(
     path = tmp_path / "device"
     turnstile = make(path)
     turnstile.share()
-    with turnstile._outside():
+    with turnstile._generating():
         assert is_free(path)
         with turnstile.alone():
             assert not is_free(path)
         assert is_free(path)
-        with turnstile._outside():
+        with turnstile._generating():
             assert is_free(path)
         assert is_free(path)
     assert not is_free(path)
@@ -140,7 +156,7 @@ def test_the_device_is_left_while_code_is_generated_and_held_for_what_is_timed(
 
 def test_a_failure_while_generating_comes_out_with_the_device_held(tmp_path: Path) -> None:
     turnstile = make(tmp_path / "device")
-    with pytest.raises(ValueError, match="no code"), turnstile._outside():
+    with pytest.raises(ValueError, match="no code"), turnstile._generating():
         raise ValueError("no code")
     assert not is_free(tmp_path / "device")
 
