@@ -74,9 +74,8 @@ class Turnstile:
         if self._file is None:
             yield
             return
-        hooks = [(*place, self._generating) for place in _GENERATE]
-        hooks += [(*place, self.alone) for place in _CHOOSE]
-        saved = [_hook(place, name, around) for place, name, around in hooks]
+        saved = [_hook(*place, self._generating) for place in _GENERATE]
+        saved += [_hook(*place, self.alone) for place in _CHOOSE]
         try:
             yield
         finally:
