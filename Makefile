@@ -48,8 +48,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers $(JOBS)
 
-# Halves of the tests, of which an idle worker takes from the other: see tests/conftest.py.
-PYTEST := pytest -n $(JOBS) --dist worksteal
+# Parts of the tests, of which an idle worker takes from the others: see tests/conftest.py. One more
+# than there are cores, since a fifth of the time they wait for a process or a timeout.
+PYTEST := pytest -n $(shell echo $$(($(JOBS) + 1))) --dist worksteal
 
 test: lint
 	$(EXPORT_BIN) $(PYTEST)
