@@ -2,14 +2,15 @@
 # mypy: disable-error-code="attr-defined"
 # ruff: noqa: ANN001, ANN202 (arguments and results of kernels have no Python types)
 """Puts pairs of numbers into words: two of fp32 into 64 bits, which one store tells as a whole, and
-two of half precision into 32, which is how they lie in memory and take one register."""
+two of half precision into 32, which is how they lie in memory and take one register. Before
+programs tell one another words, ``fill_words`` says that nobody has told anything yet."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from ._overlap import INTERPRETED
+from ._overlap import INTERPRETED, await_previous, start_next
 
 _LOW_WORD = tl.constexpr(0xFFFF_FFFF)
 _CONVERT_BF16 = tl.constexpr("cvt.rn.bf16x2.f32 $0, $1, $2;")
@@ -27,6 +28,18 @@ def pack(first, second):
 def unpack(words):
     first = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
     return first, words.to(tl.int32).to(tl.float32, bitcast=True)
+
+
+@triton.jit(do_not_specialize=["word_count"])
+def fill_words(
+    words, word_count, WORD: tl.constexpr, BLOCK: tl.constexpr, AWAITS: tl.constexpr,
+    OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """Write WORD to all of them; with AWAITS not before the previous kernel has ended."""
+    await_previous(AWAITS)
+    start_next(OVERLAP)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(words + at, tl.full([BLOCK], WORD, tl.int64), mask=at < word_count)
 
 
 @triton.jit

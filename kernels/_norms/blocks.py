@@ -12,6 +12,8 @@ ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 TRITON_TYPE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 TILED = ("register-tiled", "peeled", "cooperative")
 """Variants that keep a row in its own dtype, in several tiles."""
+MISSING = -1
+"""The word of a program that has not told its sums."""
 POLLS = 4096
 """Polls of a program before it computes what others of its row owe it: some milliseconds, when all
 programs of a row start within microseconds of each other."""
@@ -239,8 +241,9 @@ def overlapping(steps: Sequence[KernelLaunch]) -> tuple[KernelLaunch, ...]:
 def mark_missing(problem: Problem, target: Target, parts: int) -> KernelLaunch:
     words = problem.rows * parts
     return step(
-        problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
-        "words word_count", BLOCK=1024, OVERLAP=target.overlaps_launches,
+        problem, target, Blocks("", 128), "fill_words", (-(-words // 1024), 1, 1),
+        "words word_count", WORD=MISSING, BLOCK=1024, AWAITS=target.overlaps_launches,
+        OVERLAP=target.overlaps_launches,
     )  # fmt: skip
 
 

@@ -15,8 +15,9 @@ from torch.nn import functional
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
+from .. import _words
 from .._launching import launch
-from . import backward, exchange, loop, rows, tiled
+from . import backward, loop, rows, tiled
 from .blocks import family, has_mean, has_residual, is_backward
 
 
@@ -97,7 +98,7 @@ def _interpretable(plan: LaunchPlan) -> LaunchPlan:
     return replace(plan, launches=steps)
 
 
-KERNELS = (rows, tiled, exchange, loop, backward)
+KERNELS = (rows, tiled, _words, loop, backward)
 
 
 def function(name: str) -> Any:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .._overlap import await_previous, start_next
+from . import blocks
 
-MISSING = tl.constexpr(-1)
+MISSING = tl.constexpr(blocks.MISSING)
 
 
 @triton.jit
@@ -41,12 +41,3 @@ def await_words(words, parts, mine, PADDED: tl.constexpr, POLLS: tl.constexpr):
             missing = tl.max((seen == MISSING).to(tl.int32), axis=0)
             polls += 1
     return seen, missing
-
-
-@triton.jit(do_not_specialize=["word_count"])
-def mark_missing(words, word_count, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
-    """Write that nobody has told anything yet."""
-    await_previous(OVERLAP)
-    start_next(OVERLAP)
-    word = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(words + word, tl.full([BLOCK], MISSING, tl.int64), mask=word < word_count)

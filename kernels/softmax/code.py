@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
-from .. import _launching
+from .. import _launching, _words
 from . import backward, cached, looped, shared, split, tiled
 from .choice import BACKWARD, LOSS, LOSS_GRADIENT, TELLING, VECTOR_BYTES, _padded_count
 
@@ -170,7 +170,7 @@ __all__ = ["eager", "function", "inputs", "reference", "run"]
 
 _IN_WORDS = {"FULL", "PEEL"}
 """Constants of the kernels that load words."""
-_FILES = (looped, cached, tiled, shared, split, backward)
+_FILES = (_words, looped, cached, tiled, shared, split, backward)
 
 
 def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Tensor]:
@@ -252,7 +252,8 @@ def _workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str,
     if plan.variant in TELLING:
         items = problem.rows * chunks
         words = like.new_empty(items, dtype=torch.int64)
-        return {"items": items, "chunks": chunks, "words_ptr": words}
+        counts = {"items": items, "word_count": items, "chunks": chunks}
+        return {**counts, "words": words}
     names = ("sums_ptr",) if problem.operation in BACKWARD else ("peaks_ptr", "totals_ptr")
     room = statistics(like, len(names), problem.rows * (chunks + 1))
     given = dict(zip(names, room, strict=True))

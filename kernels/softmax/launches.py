@@ -184,6 +184,8 @@ def _split_loss(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
 
 
 WORDS_PER_BLOCK = 2048
+MISSING = 0
+"""The word of a part that has not been told: all others have a peak whose bits are not 0."""
 
 
 def in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
@@ -195,13 +197,18 @@ def in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     clear = launch(
         problem,
         replace(choice, warps=4, maxnreg=None),
-        "clear_words",
+        "fill_words",
         (-(-items // WORDS_PER_BLOCK), 1, 1),
-        {"words_ptr": "*i64", "items": "i32"},
-        {"BLOCK": WORDS_PER_BLOCK, "OVERLAP": choice.overlap},
+        {"words": "*i64", "word_count": "i32"},
+        {
+            "WORD": MISSING,
+            "BLOCK": WORDS_PER_BLOCK,
+            "AWAITS": False,
+            "OVERLAP": choice.overlap,
+        },
     )
     first, sizes = _kept(problem, choice)
-    arguments = {**first, "words_ptr": "*i64", "items": "i32", "chunks": "i32", **sizes}
+    arguments = {**first, "words": "*i64", "items": "i32", "chunks": "i32", **sizes}
     constants = {
         **kept_constants(problem, choice),
         **_logarithm(problem),

@@ -26,6 +26,7 @@ import triton.language as tl
 
 from .._overlap import INTERPRETED, await_previous, start_next
 from .._words import pack, unpack
+from . import launches
 from .backward import _summand, gradient
 from .rows import _head_elements, join, normalise
 from .tiles import (
@@ -51,7 +52,7 @@ from .tiles import (
     write_tiles,
 )
 
-MISSING = tl.constexpr(0)
+MISSING = tl.constexpr(launches.MISSING)
 NOTHING = tl.constexpr(-0x80_0000 << 32)
 """The word of (−∞, 0), of parts that do not exist: as a signed number 0xff800000 × 2^32."""
 
@@ -172,7 +173,7 @@ def _load_part(
 
 @triton.jit
 def _finish_forward(
-    x_ptr, y_ptr, words_ptr, kept, edge, item, chunks, columns, x_stride, y_stride,
+    x_ptr, y_ptr, words, kept, edge, item, chunks, columns, x_stride, y_stride,
     LOG: tl.constexpr, PARTS: tl.constexpr, PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
     ITEM: tl.constexpr, ALIGNED: tl.constexpr, PEEL: tl.constexpr,
@@ -187,7 +188,7 @@ def _finish_forward(
     head = _head_elements(x, columns, ITEM, PEEL)
     vectors = (columns - head) // VECTOR
     top, weight = _told_by_all(
-        words_ptr + row * chunks, first_vector(x, head, PEEL, 1), chunks, vectors,
+        words + row * chunks, first_vector(x, head, PEEL, 1), chunks, vectors,
         edge.to(tl.float32), LOG, _statistics_of_part,
         PARTS, PATIENCE, ASSEMBLY, LANES, VECTOR, TILES, EDGE,
     )  # fmt: skip
@@ -212,25 +213,17 @@ def _statistics(
 
 @triton.jit
 def _tell_statistics(
-    words_ptr, kept, edge, item, chunks,
+    words, kept, edge, item, chunks,
     LANES: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr, KIND: tl.constexpr,
     ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
     top, weight = _statistics(kept, edge, item, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY)
-    tl.atomic_xchg(words_ptr + item, pack(top, weight), sem="relaxed")
-
-
-@triton.jit(do_not_specialize=["items"])
-def clear_words(words_ptr, items, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
-    """Write MISSING to all words, before ``parts_forward`` or ``parts_backward``."""
-    start_next(OVERLAP)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(words_ptr + at, tl.full([BLOCK], MISSING, tl.int64), mask=at < items)
+    tl.atomic_xchg(words + item, pack(top, weight), sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["items", "chunks"])
 def parts_forward(
-    x_ptr, y_ptr, words_ptr, items, chunks, columns, x_stride, y_stride,
+    x_ptr, y_ptr, words, items, chunks, columns, x_stride, y_stride,
     STREAMED: tl.constexpr, LOG: tl.constexpr, PARTS: tl.constexpr, CHUNK: tl.constexpr,
     PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr, OVERLAP: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
@@ -251,25 +244,23 @@ def parts_forward(
     await_previous(OVERLAP)
     if STREAMED:
         for item in tl.range(start, items, step, num_stages=1):
-            _tell_statistics(
-                words_ptr, kept, edge, item, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY
-            )
+            _tell_statistics(words, kept, edge, item, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY)
             following, following_edge = _load_part(
                 x_ptr, x_ptr, item + step, items, chunks, columns, x_stride, x_stride,
                 nothing_of(KIND), float("-inf"),
                 LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
             )  # fmt: skip
             _finish_forward(
-                x_ptr, y_ptr, words_ptr, kept, edge, item, chunks, columns, x_stride, y_stride,
+                x_ptr, y_ptr, words, kept, edge, item, chunks, columns, x_stride, y_stride,
                 LOG, PARTS, LOOKS, ASSEMBLY,
                 LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, DROP,
             )  # fmt: skip
             kept = following
             edge = following_edge
     else:
-        _tell_statistics(words_ptr, kept, edge, start, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY)
+        _tell_statistics(words, kept, edge, start, chunks, LANES, TILES, EDGE, KIND, ASSEMBLY)
         _finish_forward(
-            x_ptr, y_ptr, words_ptr, kept, edge, start, chunks, columns, x_stride, y_stride,
+            x_ptr, y_ptr, words, kept, edge, start, chunks, columns, x_stride, y_stride,
             LOG, PARTS, LOOKS, ASSEMBLY,
             LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, DROP,
         )  # fmt: skip
@@ -277,19 +268,19 @@ def parts_forward(
 
 @triton.jit
 def _tell_sum(
-    words_ptr, y, dy, y_edge, dy_edge, item, chunks, LOG: tl.constexpr,
+    words, y, dy, y_edge, dy_edge, item, chunks, LOG: tl.constexpr,
     LANES: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
     first = item % chunks == 0
     y_edge = tl.where(first, y_edge, 0.0).to(KIND)
     dy_edge = tl.where(first, dy_edge, 0.0).to(KIND)
     total = tl.sum(sum_of_lanes(y, dy, y_edge, dy_edge, LANES, TILES, EDGE, LOG, KIND), axis=0)
-    tl.atomic_xchg(words_ptr + item, pack(tl.full([], 1.0, tl.float32), total), sem="relaxed")
+    tl.atomic_xchg(words + item, pack(tl.full([], 1.0, tl.float32), total), sem="relaxed")
 
 
 @triton.jit
 def _finish_backward(
-    y_ptr, dy_ptr, dx_ptr, words_ptr, y_kept, dy_kept, y_edge, dy_edge, item, chunks, columns,
+    y_ptr, dy_ptr, dx_ptr, words, y_kept, dy_kept, y_edge, dy_edge, item, chunks, columns,
     saved_stride, dy_stride, dx_stride,
     LOG: tl.constexpr, PARTS: tl.constexpr, PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
@@ -305,7 +296,7 @@ def _finish_backward(
     head = _head_elements(dy, columns, ITEM, PEEL)
     vectors = (columns - head) // VECTOR
     _, total = _told_by_all(
-        words_ptr + row * chunks, (first_vector(y, head, PEEL, 1), first_vector(dy, head, PEEL, 1)),
+        words + row * chunks, (first_vector(y, head, PEEL, 1), first_vector(dy, head, PEEL, 1)),
         chunks, vectors, _summand(y_edge, dy_edge, LOG), LOG, _sum_of_part,
         PARTS, PATIENCE, ASSEMBLY, LANES, VECTOR, TILES, EDGE,
     )  # fmt: skip
@@ -319,7 +310,7 @@ def _finish_backward(
 
 @triton.jit(do_not_specialize=["items", "chunks"])
 def parts_backward(
-    y_ptr, dy_ptr, dx_ptr, words_ptr, items, chunks, columns, saved_stride, dy_stride, dx_stride,
+    y_ptr, dy_ptr, dx_ptr, words, items, chunks, columns, saved_stride, dy_stride, dx_stride,
     STREAMED: tl.constexpr, LOG: tl.constexpr, PARTS: tl.constexpr, CHUNK: tl.constexpr,
     PATIENCE: tl.constexpr, ASSEMBLY: tl.constexpr, OVERLAP: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
@@ -342,9 +333,7 @@ def parts_backward(
     await_previous(OVERLAP)
     if STREAMED:
         for item in tl.range(start, items, step, num_stages=1):
-            _tell_sum(
-                words_ptr, y, dy, y_edge, dy_edge, item, chunks, LOG, LANES, TILES, EDGE, KIND
-            )
+            _tell_sum(words, y, dy, y_edge, dy_edge, item, chunks, LOG, LANES, TILES, EDGE, KIND)
             next_y, next_y_edge = _load_part(
                 y_ptr, dy_ptr, item + step, items, chunks, columns, saved_stride, dy_stride, 0, 0.0,
                 LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
@@ -354,7 +343,7 @@ def parts_backward(
                 LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, STREAMED, KEEP,
             )  # fmt: skip
             _finish_backward(
-                y_ptr, dy_ptr, dx_ptr, words_ptr, y, dy, y_edge, dy_edge, item, chunks, columns,
+                y_ptr, dy_ptr, dx_ptr, words, y, dy, y_edge, dy_edge, item, chunks, columns,
                 saved_stride, dy_stride, dx_stride, LOG, PARTS, LOOKS, ASSEMBLY,
                 LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, DROP,
             )  # fmt: skip
@@ -363,9 +352,9 @@ def parts_backward(
             y_edge = next_y_edge
             dy_edge = next_dy_edge
     else:
-        _tell_sum(words_ptr, y, dy, y_edge, dy_edge, start, chunks, LOG, LANES, TILES, EDGE, KIND)
+        _tell_sum(words, y, dy, y_edge, dy_edge, start, chunks, LOG, LANES, TILES, EDGE, KIND)
         _finish_backward(
-            y_ptr, dy_ptr, dx_ptr, words_ptr, y, dy, y_edge, dy_edge, start, chunks, columns,
+            y_ptr, dy_ptr, dx_ptr, words, y, dy, y_edge, dy_edge, start, chunks, columns,
             saved_stride, dy_stride, dx_stride, LOG, PARTS, LOOKS, ASSEMBLY,
             LANES, VECTOR, TILES, ITEM, ALIGNED, PEEL, FULL, EDGE, DROP,
         )  # fmt: skip
