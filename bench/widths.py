@@ -1,16 +1,17 @@
-"""Times softmax's family at widths drawn at random, and linear-cross-entropy, on a GPU.
+"""Times softmax's family or norms at widths drawn at random, and linear-cross-entropy, on a GPU.
 
-    python bench/widths.py OUT.json [--seconds 220] [--draws 60] [--seed 7] [--workers 12]
-                                    [--part widths|ways|linear] [--peers 10] [--list]
+    python bench/widths.py OUT.json [--family softmax|norms] [--part widths|ways|linear]
+                                    [--seconds 220] [--draws 60] [--seed 7] [--workers 12]
+                                    [--peers 10] [--operation backward] [--list]
 
 Widths are log-uniform from 512 to 262144, every second one a multiple of 8, with rows that make 256
-MiB; the shapes of ``SHAPES`` are among them. ``widths`` times the planned launches and a copy of as
-many bytes, and at every tenth draw (``--peers``; 0: at none) also Inductor with and without
-max-autotune, Liger and QuACK; ``ways`` also all other variants, other numbers of threads that keep
-a row, and other settings of the planner. First, processes at the same time compile everything and
-hold it against float64; then it is timed alone, and summed up. ``linear`` times
-linear-cross-entropy and its peers. ``--list`` prints the problems and their plans, and needs no
-GPU.
+MiB; the shapes that are known to matter are among them. ``widths`` times the planned launches and a
+copy of as many bytes, and at every tenth draw (``--peers``; 0: at none) also Inductor with and
+without max-autotune, Liger and QuACK; ``ways`` also all other variants, and what else the planner
+could have chosen: other numbers of threads, other settings. First, processes at the same time
+compile everything and hold it against float64; then it is timed alone, and summed up. ``linear``
+times linear-cross-entropy and its peers. ``--operation`` takes those whose names end so. ``--list``
+prints the problems and their plans, and needs no GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,20 @@ from perfcli.errors import PerfcliError  # noqa: E402
 from perfcli.handwritten import benching, contenders, peers  # noqa: E402
 from perfcli.loading import registry  # noqa: E402
 from perfcli.machine import targets  # noqa: E402
-from perfcli.model import LaunchPlan, Problem, Target  # noqa: E402
+from perfcli.model import KernelFamily, LaunchPlan, Problem, Target  # noqa: E402
 from perfcli.model.kernel_work import BenchAsk, BenchRequest, Contender  # noqa: E402
 
-FAMILY = registry.family("softmax")
 planner: Any = import_module("perfcli.kernels.softmax.plan")
+FAMILIES = {
+    name: tuple(map(registry.family, names))
+    for name, names in {"softmax": ("softmax",), "norms": ("rmsnorm", "layernorm")}.items()
+}
 BYTES = 256 << 20
 SMALLEST, LARGEST = 512, 262144
+NORM_SHAPES = (
+    (16384, 14336), (16, 7168), (32768, 2880), (1024, 128256), (512, 8192), (8192, 28672)
+)  # fmt: skip
+"""Rows and columns of all operations of norms."""
 SHAPES = (
     ("softmax", 65536, 5120, "float16"),
     ("softmax", 8192, 151936, "bfloat16"),
@@ -77,35 +85,42 @@ OTHERS = ("liger", "quack", *contenders.MODES)
 """The contenders that are not ours."""
 
 
-def draw_problems(draws: int, seed: int) -> list[Problem]:
-    """Return draws, operations in turn, so that the first so many are a fair sample; one of the
-    shapes that are known to matter after each."""
+def family_of(problem: Problem) -> KernelFamily:
+    every = (family for some in FAMILIES.values() for family in some)
+    return next(family for family in every if problem.operation in family.operations)
+
+
+def draw_problems(families: str, draws: int, seed: int) -> list[list[Problem]]:
+    """Return draws, each of them all operations, so that the first so many are a fair sample; one
+    of the shapes that are known to matter after each."""
     draw = random.Random(seed)
-    known = [Problem(*shape) for shape in SHAPES]
-    found: list[Problem] = []
+    operations = [name for family in FAMILIES[families] for name in family.operations]
+    if families == "softmax":
+        known = [[Problem(*shape)] for shape in SHAPES]
+    else:
+        known = [[Problem(name, *shape) for name in operations] for shape in NORM_SHAPES]
+    found: list[list[Problem]] = []
     for number in range(draws):
         columns = int(math.exp(draw.uniform(math.log(SMALLEST), math.log(LARGEST))))
         columns = columns // 8 * 8 if number % 2 else columns
         dtype = ("bfloat16", "float32", "bfloat16", "float16")[number % 4]
         rows = -(-BYTES // (columns * (4 if dtype == "float32" else 2)))
-        found += [Problem(operation, rows, columns, dtype) for operation in FAMILY.operations]
+        found.append([Problem(operation, rows, columns, dtype) for operation in operations])
         found += known[number : number + 1]
     return found + known[draws:]
 
 
 def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, LaunchPlan]:
     """Return the planned launches, and all others that differ from them."""
-    found = {"ours": FAMILY.plan(problem, target, None)}
+    family = family_of(problem)
+    found = {"ours": family.plan(problem, target, None)}
     if not others:
         return found
-    asked: dict[str, Callable[[], LaunchPlan]] = {
-        f"{threads} threads": partial(_kept_by, problem, target, threads) for threads in THREADS
-    }
-    for variant in FAMILY.variants:
-        if variant.name != "three-pass" and problem.operation in variant.operations:
-            asked[variant.name] = partial(FAMILY.plan, problem, target, variant.name)
-    for name, changed in SETTINGS.items():
-        asked[name] = partial(_with_settings, problem, target, changed)
+    cut = _cuts_of_norms if family.name in ("rmsnorm", "layernorm") else _cuts_of_softmax
+    asked: dict[str, Callable[[], LaunchPlan]] = dict(cut(problem, target))
+    for variant in family.variants:
+        if variant.name not in ("three-pass", "tma") and problem.operation in variant.operations:
+            asked[variant.name] = partial(family.plan, problem, target, variant.name)
     for name, plan_it in asked.items():
         try:
             plan = plan_it()
@@ -114,6 +129,34 @@ def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, Launc
         if not plan.instead_of and all(plan.launches != each.launches for each in found.values()):
             found[name] = plan
     return found
+
+
+def _cuts_of_softmax(
+    problem: Problem, target: Target
+) -> Iterator[tuple[str, Callable[[], LaunchPlan]]]:
+    for threads in THREADS:
+        yield f"{threads} threads", partial(_kept_by, problem, target, threads)
+    for name, changed in SETTINGS.items():
+        yield name, partial(_with_settings, problem, target, changed)
+
+
+def _cuts_of_norms(
+    problem: Problem, target: Target
+) -> Iterator[tuple[str, Callable[[], LaunchPlan]]]:
+    """Yield, of gradients, the best cut into persistent programs for each number of threads,
+    whatever the planner thinks of the others."""
+    if not problem.operation.endswith("backward"):
+        return
+    cuts = import_module("perfcli.kernels._norms.cuts")
+    plan = import_module("perfcli.kernels._norms.plan")
+    best: dict[int, tuple[float, Any]] = {}
+    for blocks in cuts.candidates(problem, target):
+        reached = cuts.estimate_efficiency(problem, target, blocks)
+        if reached > best.get(blocks.threads, (0.0, None))[0]:
+            best[blocks.threads] = (reached, blocks)
+    for threads, (reached, blocks) in best.items():
+        launches = partial(plan.launches, problem, target, blocks, f"{reached:.2f}")
+        yield f"{threads} threads", launches
 
 
 def _kept_by(problem: Problem, target: Target, threads: int) -> LaunchPlan:
@@ -129,7 +172,7 @@ def _with_settings(problem: Problem, target: Target, changed: Mapping[str, Any])
     try:
         for key, value in changed.items():
             setattr(planner, key, value)
-        return FAMILY.plan(problem, target, None)
+        return family_of(problem).plan(problem, target, None)
     finally:
         for key, value in before.items():
             setattr(planner, key, value)
@@ -142,9 +185,10 @@ def time_one(
     ways = plan_ways(problem, targets.this_gpu(), others)
     able = [n for n in against if n not in peers.NAMES or peers.has_operation(n, problem.operation)]
     timed = [Contender("copy"), *(Contender(name, plan) for name, plan in ways.items())]
-    moved = FAMILY.moved_bytes(problem)
+    family = family_of(problem)
+    moved = family.moved_bytes(problem)
     ask = BenchAsk(problem, moved, (*timed, *map(Contender, able)), rounds, 2.0)
-    found = _bench(seed).bench(ask, lambda _: None)
+    found = _bench(family.name, seed).bench(ask, lambda _: None)
     return {
         "operation": problem.operation,
         "rows": problem.rows,
@@ -159,19 +203,24 @@ def time_one(
                 "error": each.error,
                 "wrong": each.wrong,
                 "why": ways[each.name].why if each.name in ways else "",
+                "launches": describe_launches(ways[each.name]) if each.name in ways else [],
             }
             for each in found.timed
         },
     }
 
 
-_KEPT: dict[int, Any] = {}
+def describe_launches(plan: LaunchPlan) -> list[dict[str, Any]]:
+    return [
+        {"function": s.function, "grid": s.grid, "warps": s.num_warps, "maxnreg": s.maxnreg}
+        | dict(s.constants)
+        for s in plan.launches
+    ]
 
 
-def _bench(seed: int) -> Any:
-    if not _KEPT:
-        _KEPT[seed] = benching.prepare_bench(BenchRequest("softmax", seed))
-    return _KEPT[seed]
+@cache
+def _bench(family: str, seed: int) -> Any:
+    return benching.prepare_bench(BenchRequest(family, seed))
 
 
 def prepare_one(
@@ -182,14 +231,19 @@ def prepare_one(
 
 
 def prepare_all(
-    problems: list[Problem], others: bool, every: int, seed: int, workers: int, until: float
+    problems: Sequence[Problem],
+    others: bool,
+    rivals: Sequence[Sequence[str]],
+    seed: int,
+    workers: int,
+    until: float,
 ) -> set[int]:
     """Return the numbers of the problems that were launched once: all of it is compiled then."""
     context = multiprocessing.get_context("spawn")
     found = set()
     with ProcessPoolExecutor(workers, context) as pool:
         waiting = [
-            pool.submit(prepare_one, number, each, others, rivals_of(number, every), seed)
+            pool.submit(prepare_one, number, each, others, rivals[number], seed)
             for number, each in enumerate(problems)
         ]
         try:
@@ -230,7 +284,7 @@ def describe(found: Mapping[str, Any]) -> str:
 def sum_up(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield lines: percent of the copy of each operation, median and worst, and how often no other
     is faster."""
-    for name in (*FAMILY.operations, "forward", "backward"):
+    for name in (*dict.fromkeys(each["operation"] for each in found), "forward", "backward"):
         percents, even = [], []
         for each in found:
             backward = each["operation"].endswith("backward")
@@ -250,25 +304,27 @@ def sum_up(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             )
 
 
-def rivals_of(number: int, every: int) -> tuple[str, ...]:
-    """Return whom a problem is timed against: six in a row, which are all operations, at every so
-    many sixes."""
-    return OTHERS if every and number // 6 % every == 0 else ()
-
-
 def measure_widths(
-    problems: list[Problem], others: bool, every: int, seed: int, workers: int, end: float
+    draws: Sequence[Sequence[Problem]], given: argparse.Namespace, end: float
 ) -> Iterator[dict[str, Any]]:
+    """Yield what was timed. Every so many draws have all rivals beside them."""
     started = time.monotonic()
+    problems = [problem for draw in draws for problem in draw]
+    every, others = given.peers, given.part == "ways"
+    rivals = [
+        OTHERS if every and number % every == 0 else ()
+        for number, draw in enumerate(draws)
+        for _ in draw
+    ]
     until = started + 0.6 * (end - started)
-    prepared = prepare_all(problems, others, every, seed, workers, until)
+    prepared = prepare_all(problems, others, rivals, given.seed, given.workers, until)
     for number, problem in enumerate(problems):
         if number not in prepared:
             continue
         if time.monotonic() > end:
             break
         try:
-            yield time_one(problem, others, rivals_of(number, every), 12, seed)
+            yield time_one(problem, others, rivals[number], 12, given.seed)
         except Exception as error:
             sys.stdout.write(f"{problem}: {type(error).__name__}: {str(error)[:200]}\n")
 
@@ -408,28 +464,28 @@ def describe_linear(found: Mapping[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--family", choices=tuple(FAMILIES), default="softmax")
     parser.add_argument("--seconds", type=float, default=220)
     parser.add_argument("--draws", type=int, default=60)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--workers", type=int, default=12)
     parser.add_argument("--part", choices=("widths", "ways", "linear"), default="widths")
     parser.add_argument("--peers", type=int, default=10)
+    parser.add_argument("--operation", default="", help="those whose names end so")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
-    problems = draw_problems(given.draws, given.seed)
-    others = given.part == "ways"
+    draws = [
+        [problem for problem in draw if problem.operation.endswith(given.operation)]
+        for draw in draw_problems(given.family, given.draws, given.seed)
+    ]
     if given.list:
-        for problem in problems:
-            ways = plan_ways(problem, targets.get("h200"), others)
+        for problem in (each for draw in draws for each in draw):
+            ways = plan_ways(problem, targets.get("h200"), given.part == "ways")
             shape = f"{problem.operation} {problem.rows} × {problem.columns} {problem.dtype}"
             sys.stdout.write(f"{shape}: {ways['ours'].why}; {', '.join([*ways][1:])}\n")
         return 0
     end = time.monotonic() + given.seconds
-    if given.part == "linear":
-        timed = measure_linears(end)
-    else:
-        every = given.peers
-        timed = measure_widths(problems, others, every, given.seed, given.workers, end)
+    timed = measure_linears(end) if given.part == "linear" else measure_widths(draws, given, end)
     found = []
     for each in timed:
         found.append(each)
