@@ -23,7 +23,7 @@ from coverage_noise import KINDS, Dice, Factors, Kind
 
 from perfcli.stats import stopping, verdict
 from perfcli.stats.paired import Estimate
-from perfcli.stats.series import Series, estimate, estimate_one_pair
+from perfcli.stats.series import RoundSeconds, estimate, estimate_one_pair
 
 ROUNDS = (10, 20, 40, 100, 400)
 STOPPED = {"stop, +3 %": 0.03, "stop, +30 %": 0.3}
@@ -106,10 +106,10 @@ def by_pairs(between: Callable[[Dice, int], Factors], trials: int) -> Iterator[t
         yield f"{pairs} pairs", share(trials, pairs, once)
 
 
-def series(values: Factors, pairs: int = 1) -> Series:
+def series(values: Factors, pairs: int = 1) -> RoundSeconds:
     head = tuple(float(v) for v in np.exp(values))
     processes = np.repeat(np.arange(pairs), len(values) // pairs)
-    return Series((1.0,) * len(head), head, tuple(int(p) for p in processes))
+    return RoundSeconds((1.0,) * len(head), head, tuple(int(p) for p in processes))
 
 
 def verdicts(kind: Kind, trials: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from perfcli.reproduce.claim import Claim
 from perfcli.reproduce.claims import list_claims
 from perfcli.reproduce.condition import FactMissing
 from perfcli.reproduce.observation import Observation
-from perfcli.reproduce.result import Result, describe
+from perfcli.reproduce.result import ClaimResult, describe
 from perfcli.reproduce.verdict import has_symptom, judge
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
@@ -95,7 +95,7 @@ def judge_again(claim: Claim, fields: ClaimFields) -> ClaimFields | None:
         )
         return None
     again: ClaimFields = msgspec.to_builtins(
-        describe(Result(claim, found, verdict, fields["seconds"]))
+        describe(ClaimResult(claim, found, verdict, fields["seconds"]))
     )
     return again
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from perfcli.cluster.connection import connect, list_nodes
 from perfcli.cluster.measuring import MeasureOrder
-from perfcli.cluster.task import Result
+from perfcli.cluster.task import TaskResult
 from perfcli.cluster.tasks import Batch, Tasks, Terms
 from perfcli.errors import PerfcliError
 from perfcli.interleave.pair import Plan
@@ -105,7 +105,7 @@ def _restore(made: Compiled, request: CompileRequest) -> Compiled:
     return replace(made, run=own)
 
 
-def _restore_code(result: Result, request: CompileRequest) -> Made:
+def _restore_code(result: TaskResult, request: CompileRequest) -> Made:
     made = result.generated
     if isinstance(made, PerfcliError):
         return made

@@ -45,7 +45,7 @@ class Software(msgspec.Struct, frozen=True):
         return ""
 
 
-class Order(msgspec.Struct, frozen=True):
+class TaskRequest(msgspec.Struct, frozen=True):
     """Holds what a task needs besides the user's files."""
 
     requests: tuple[CompileRequest, ...]
@@ -67,7 +67,7 @@ class Order(msgspec.Struct, frozen=True):
     """What is measured of the two requests, which are not compiled for themselves then."""
 
 
-class Result(msgspec.Struct, frozen=True):
+class TaskResult(msgspec.Struct, frozen=True):
     """Holds what came of one request: a run with its texts, or an error."""
 
     number: int
@@ -100,7 +100,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """Holds what came of an order, or why this machine is not to be asked."""
 
     unfit: str = ""
-    results: tuple[Result, ...] = ()
+    results: tuple[TaskResult, ...] = ()
 
 
 _OUTCOME = msgspec.json.Decoder(Outcome)
@@ -123,7 +123,7 @@ _describe_once = functools.cache(describe_software)
 def fill(order: bytes, archive: bytes | None) -> bytes:
     """Carry out an order where it arrives, and return its outcome: nothing is raised but what ends
     the process."""
-    asked = msgspec.json.decode(order, type=Order)
+    asked = msgspec.json.decode(order, type=TaskRequest)
     if asked.software is not None and (unfit := _check(asked.requests[0], asked.software)):
         return msgspec.json.encode(Outcome(unfit=unfit))
     try:
@@ -134,21 +134,21 @@ def fill(order: bytes, archive: bytes | None) -> bytes:
     return msgspec.json.encode(Outcome(results=tuple(results)))
 
 
-def _fail(asked: Order, error: Exception) -> Iterator[tuple[int, PerfcliError]]:
+def _fail(asked: TaskRequest, error: Exception) -> Iterator[tuple[int, PerfcliError]]:
     """Yield the error for each request."""
     known = error if isinstance(error, PerfcliError) else None
     failed = known or PerfcliError(describe_unexpected(error))
     yield from ((number, failed) for number in range(len(asked.requests)))
 
 
-def _plain(number: int, made: Made | Bundle | Measurement) -> Result:
+def _plain(number: int, made: Made | Bundle | Measurement) -> TaskResult:
     if isinstance(made, PerfcliError):
         said = protocol.error_message(made)
-        return Result(number, said["kind"], said["message"], said["detail"])
+        return TaskResult(number, said["kind"], said["message"], said["detail"])
     if isinstance(made, Bundle):
-        return Result(number, run=made.run, blobs=dict(made.blobs))
+        return TaskResult(number, run=made.run, blobs=dict(made.blobs))
     if isinstance(made, Measurement):
-        return Result(number, measurement=made)
+        return TaskResult(number, measurement=made)
     plain = _plain(number, made.bundle)
     return msgspec.structs.replace(plain, code=made.code, unread=made.unread)
 
@@ -162,7 +162,7 @@ def _check(request: CompileRequest, wanted: Software) -> str:
     return wanted.differs(found)
 
 
-def _carry_out(asked: Order, archive: bytes | None) -> Iterator[Result]:
+def _carry_out(asked: TaskRequest, archive: bytes | None) -> Iterator[TaskResult]:
     cache = environment.cache_dir()
     place = unpack(asked.sha, archive, cache) if archive is not None else None
 
@@ -181,18 +181,18 @@ def _carry_out(asked: Order, archive: bytes | None) -> Iterator[Result]:
         yield give_back(result, place, asked.root) if place else result
 
 
-def give_back(result: Result, place: Path, root: str) -> Result:
+def give_back(result: TaskResult, place: Path, root: str) -> TaskResult:
     """Return the result as if it had been compiled where the user's files lie."""
-    texts = Result(0, result.kind, result.message, result.detail, result.run)
+    texts = TaskResult(0, result.kind, result.message, result.detail, result.run)
     here, there = f"{place}{os.sep}".encode(), f"{root}{os.sep}".encode()
-    moved = msgspec.json.decode(msgspec.json.encode(texts).replace(here, there), type=Result)
+    moved = msgspec.json.decode(msgspec.json.encode(texts).replace(here, there), type=TaskResult)
     return msgspec.structs.replace(
         result, run=moved.run, message=moved.message, detail=moved.detail
     )
 
 
 def _make(
-    requests: list[CompileRequest], base: CompileRequest | None, asked: Order
+    requests: list[CompileRequest], base: CompileRequest | None, asked: TaskRequest
 ) -> Iterator[tuple[int, Made | Compiled | Measurement]]:
     if asked.measures is not None:
         yield 0, measure_here(asked.measures, requests, asked.timeout, asked.plan)

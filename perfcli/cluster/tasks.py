@@ -18,7 +18,7 @@ from perfcli import units
 from perfcli.cluster.connection import Cluster, Node, connect, list_nodes
 from perfcli.cluster.measuring import MeasureOrder
 from perfcli.cluster.parcel import Parcel, address, find_root, pack
-from perfcli.cluster.task import Order, Result, describe_software, fill, read_outcome
+from perfcli.cluster.task import TaskRequest, TaskResult, describe_software, fill, read_outcome
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.loading.references import find_file
 from perfcli.machine import environment
@@ -56,7 +56,7 @@ class Batch:
     measures: MeasureOrder | None = None
 
 
-Done: TypeAlias = "tuple[Result, ...] | PerfcliError"
+Done: TypeAlias = "tuple[TaskResult, ...] | PerfcliError"
 
 
 class Tasks:
@@ -160,7 +160,7 @@ class Tasks:
             requests = tuple(address(request, parcel) for request in requests)
             base = address(base, parcel) if base is not None else None
         python = first.variant.python
-        order = Order(
+        order = TaskRequest(
             requests,
             base,
             batch.generates,

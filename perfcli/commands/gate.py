@@ -84,7 +84,7 @@ def gate(
     from perfcli.gate import compiled, run, view
     from perfcli.gate.bases import Wish, base_of
     from perfcli.gate.judgement import judge_all, say_where_to_look
-    from perfcli.gate.order import Order
+    from perfcli.gate.request import GateRequest
     from perfcli.workflow.context import Context
 
     run.check_aspects(allow or ())
@@ -102,7 +102,7 @@ def gate(
     notes = Notes(quiet)
     args.use_calibration(calibration)
     context = Context(notes, fresh, timeout, fake, jobs)
-    order = Order(found, context, tuple(allow or ()), wish.allow_env, no_time)
+    order = GateRequest(found, context, tuple(allow or ()), wish.allow_env, no_time)
     with base_of(wish, order) as compare:
         done = list(run.run_checks(meant, compare, order))
     command = wish.command(checks or (), found.typed)

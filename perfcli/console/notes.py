@@ -29,15 +29,6 @@ STARTING = "starting Python with torch"
 FIRST_GAP_SECONDS = 15.0
 # Cases or kernels that have to be done before an estimate means anything.
 LEAST_DONE = 3
-_PHASES = {
-    "import": "importing torch",
-    "trace": "building and tracing the model",
-    "choices": "compiling implementations to choose from",
-    "kernels": "compiling kernels",
-    "check": "checking outputs",
-    "warm": "warming up",
-    "done": "done",
-}
 
 
 def guard_commands(text: str) -> str:
@@ -213,7 +204,9 @@ def write_duration(seconds: float) -> str:
 
 
 def _name_phase(event: Progress) -> str:
-    return event.text or _PHASES[event.phase]
+    from perfcli.worker.roles import PHASES
+
+    return event.text or PHASES[event.phase]
 
 
 def start_bar() -> rich.progress.Progress:

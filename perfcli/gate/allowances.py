@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.gate.limits import PER_KERNEL, TOTALS, _higher_is_better
-from perfcli.gate.tables import Table
+from perfcli.gate.tables import SettingsTable
 from perfcli.model import Allowance
 from perfcli.names import stem, suggestion
 
 EVERYTHING = "*"
 
 
-def _read_allowance(table: Table) -> Allowance:
+def _read_allowance(table: SettingsTable) -> Allowance:
     """Raise PerfcliError where a key is missing, unknown or of the wrong kind."""
     reason = table.need("reason", str, "an exception says why it is made")
     owner = table.need("owner", str, "an exception names who answers for it")
@@ -35,7 +35,7 @@ def _read_allowance(table: Table) -> Allowance:
     return found
 
 
-def _date(table: Table) -> str:
+def _date(table: SettingsTable) -> str:
     value = table.values.get("expires")
     if isinstance(value, datetime.datetime):
         value = value.date()

@@ -17,7 +17,7 @@ from perfcli.gate.baseline import committed, facts
 from perfcli.gate.baseline.file import suggest_update
 from perfcli.gate.baseline.reading import BaselineEntry
 from perfcli.gate.checks import Check
-from perfcli.gate.order import Against, CompareCheck, NoBase, Order
+from perfcli.gate.request import Against, CompareCheck, GateRequest, NoBase
 from perfcli.loading.references import find_file, list_files, parse_reference
 from perfcli.model import Clocks, Comparison, Finding, Provenance, Run
 from perfcli.predict.step import estimate_run
@@ -48,13 +48,13 @@ class _Base:
 def _with_base(base: _Base) -> CompareCheck:
     """Compares heads with what the base makes of the same check."""
 
-    def compare_check(check: Check, order: Order) -> Against:
+    def compare_check(check: Check, order: GateRequest) -> Against:
         return _compare_with(base, check, order)
 
     return compare_check
 
 
-def _compare_with(base: _Base, check: Check, order: Order) -> Against:
+def _compare_with(base: _Base, check: Check, order: GateRequest) -> Against:
     question, side = compiled._asked(order.config, check)
     before = _ask_base(base, check, order, question)
     setting = _settle_setting(question, order)
@@ -78,7 +78,7 @@ def _compare_with(base: _Base, check: Check, order: Order) -> Against:
     return Against(measure(), theirs, provenance, ours, again=measure)
 
 
-def _settle_setting(question: Question, order: Order) -> Setting | None:
+def _settle_setting(question: Question, order: GateRequest) -> Setting | None:
     """Return how to measure, None where a check is for a target: the budget and whose time decides
     are the configuration's. A CPU has one clock, whatever is configured."""
     if question.target:
@@ -95,7 +95,7 @@ def _settle_setting(question: Question, order: Order) -> Setting | None:
 def _make_side(
     question: Question,
     side: Side,
-    order: Order,
+    order: GateRequest,
     revision: Revision | None = None,
     path: Sequence[Path] = (),
 ) -> tuple[Obtained, Sequence[Job]]:
@@ -116,7 +116,7 @@ def _make_side(
 
 
 def _make_base(
-    base: _Base, question: Question, side: Side, order: Order
+    base: _Base, question: Question, side: Side, order: GateRequest
 ) -> tuple[Obtained, Sequence[Job]]:
     """Return the base of its own files.
 
@@ -139,7 +139,7 @@ def _make_base(
     return replace(found, run=plain), jobs
 
 
-def _ask_base(base: _Base, check: Check, order: Order, question: Question) -> Question:
+def _ask_base(base: _Base, check: Check, order: GateRequest, question: Question) -> Question:
     """Return the same question, of the base's files. Raises NoBase where it has none for it."""
     folder = order.config.folder
     reference = parse_reference(check.scenario, folder=folder)
@@ -153,12 +153,12 @@ def _ask_base(base: _Base, check: Check, order: Order, question: Question) -> Qu
     return replace(question, scenario=reference.move(str(places[0])).text)
 
 
-def _with_baseline(order: Order) -> CompareCheck:
+def _with_baseline(order: GateRequest) -> CompareCheck:
     """Compares heads with the committed baseline. Raises NotComparable where there is none."""
     path, typed = order.config.baseline, order.config.typed
     file = committed.read(path, typed)
 
-    def compare_check(check: Check, order: Order) -> Against:
+    def compare_check(check: Check, order: GateRequest) -> Against:
         entry = committed.entry(path, file, check.name, typed)
         head = compiled.compile_head(order.config, check, order.context)
         base, findings = committed.base(entry, head.run, check.name, order.allow, typed)
@@ -252,7 +252,7 @@ class Wish:
 
 
 @contextmanager
-def base_of(wish: Wish, order: Order) -> Iterator[CompareCheck]:
+def base_of(wish: Wish, order: GateRequest) -> Iterator[CompareCheck]:
     """Yield what compares a check with its base.
 
     Raises PerfcliError and NotComparable where there is no base at all.

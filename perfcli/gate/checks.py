@@ -8,7 +8,7 @@ from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.gate.limits import SIGNS, SPILLS, STEP_TIME, TIME, USUAL, _read_limits
-from perfcli.gate.tables import Table, _shown
+from perfcli.gate.tables import SettingsTable, _shown
 from perfcli.machine.targets import THIS_GPU, get
 from perfcli.model import Limit, OptionValue, Scalar
 
@@ -44,7 +44,7 @@ class Check:
 Limits = Mapping[tuple[str, str], Limit]
 
 
-def _merged(limits: Limits, table: Table) -> Limits:
+def _merged(limits: Limits, table: SettingsTable) -> Limits:
     """Return the limits of a table over those that hold anyway."""
     own = _read_limits(table.table("limits"))
     kernels = table.table("kernels")
@@ -57,14 +57,14 @@ def _merged(limits: Limits, table: Table) -> Limits:
     return {place: limit for place, limit in merged.items() if limit is not None}
 
 
-def _device_of(table: Table) -> str | None:
+def _device_of(table: SettingsTable) -> str | None:
     found = table.take("device", str, "")
     if found not in ("", "cuda", "cpu"):
         raise PerfcliError(f"{table.at('device')} is cuda or cpu, not {found!r}")
     return found or None
 
 
-def _compiled_for(table: Table) -> tuple[tuple[str, ...], str | None]:
+def _compiled_for(table: SettingsTable) -> tuple[tuple[str, ...], str | None]:
     """Return the targets of a table, or its device.
 
     Raises PerfcliError where both are given: one of them would be dropped.
@@ -100,7 +100,7 @@ def _check_target(name: str, where: str) -> None:
 
 
 def _read_checks(
-    table: Table, general: Limits, targets: tuple[str, ...], device: str | None
+    table: SettingsTable, general: Limits, targets: tuple[str, ...], device: str | None
 ) -> Iterator[Check]:
     """Yield one for each target of a check."""
     scenario = table.need("scenario", str, "the name of a scenario, or path/to/model.py:build")
@@ -131,7 +131,7 @@ def _read_checks(
         yield Check(name=f"{name}@{target}", target=target, device=None, **shared)
 
 
-def _options(table: Table) -> Mapping[str, OptionValue] | str:
+def _options(table: SettingsTable) -> Mapping[str, OptionValue] | str:
     if isinstance(table.values.get("options"), str):
         return table.need("options", str)
     return table.take("options", dict, {})
@@ -143,7 +143,7 @@ def _name(scenario: str) -> str:
     return name.lstrip(":") or path.rpartition("/")[2]
 
 
-def _scalars(table: Table, name: str) -> dict[str, Scalar]:
+def _scalars(table: SettingsTable, name: str) -> dict[str, Scalar]:
     values = table.take(name, dict, {})
     for key, value in values.items():
         if not isinstance(value, bool | int | float | str):

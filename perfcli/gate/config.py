@@ -11,7 +11,7 @@ from perfcli.errors import PerfcliError
 from perfcli.gate.allowances import _check_limits, _read_allowance
 from perfcli.gate.checks import Check, _check_different, _compiled_for, _merged, _read_checks
 from perfcli.gate.limits import USUAL
-from perfcli.gate.tables import Table, _amount
+from perfcli.gate.tables import SettingsTable, _amount
 from perfcli.model import Allowance, Clocks, Severity
 from perfcli.options.files import read_toml
 
@@ -81,25 +81,25 @@ def _read(path: Path, codes: Collection[str] = ()) -> Config:
                 f"{path} has no [tool.perfcli]: write [[tool.perfcli.checks]] with {_EXAMPLE}, or "
                 "let perfcli init-ci write it"
             )
-        return _config(path, Table(document["perfcli"], f"{where}.perfcli"), codes)
+        return _config(path, SettingsTable(document["perfcli"], f"{where}.perfcli"), codes)
     # perfcli.toml may be written like pyproject.toml, or without the prefix.
     inside = _tool(document, path).get("perfcli")
     if inside is not None:
         document, where = inside, f"{where}: tool.perfcli"
-    return _config(path, Table(document, where), codes)
+    return _config(path, SettingsTable(document, where), codes)
 
 
-def _days(table: Table) -> int:
+def _days(table: SettingsTable) -> int:
     found = table.take("baseline-max-age-days", int, MAX_AGE_DAYS)
     _amount(min(found, 1), table.at("baseline-max-age-days"))
     return found
 
 
 def _tool(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    return Table(document.get("tool", {}), f"{path.name}: tool").values
+    return SettingsTable(document.get("tool", {}), f"{path.name}: tool").values
 
 
-def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
+def _config(path: Path, table: SettingsTable, codes: Collection[str]) -> Config:
     folder = path.parent
     limits = _merged({(each.kernel, each.metric): each for each in USUAL}, table)
     targets, device = _compiled_for(table)

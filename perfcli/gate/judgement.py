@@ -12,7 +12,7 @@ from perfcli.diagnosis import rules
 from perfcli.gate import allowances, excepting
 from perfcli.gate.baseline.file import suggest_update
 from perfcli.gate.config import Config
-from perfcli.gate.order import CheckResult, Order
+from perfcli.gate.request import CheckResult, GateRequest
 from perfcli.model import GRAVEST_FIRST, Allowance, Judged, Judgement, Passing
 from perfcli.predict.step import estimate_step
 
@@ -20,7 +20,9 @@ _GRAVEST_CODES = (2, 4, 1, 3, 0)
 """What was not judged comes before what failed: it may hide anything."""
 
 
-def judge_all(done: Sequence[CheckResult], order: Order, command: str, root: Path) -> Judgement:
+def judge_all(
+    done: Sequence[CheckResult], order: GateRequest, command: str, root: Path
+) -> Judgement:
     """Return all checks together: as bad as the worst of them."""
     codes = [each.exit_code for each in done]
     outcomes = [each.judged.outcome for each in done]
@@ -56,7 +58,7 @@ def _reason(outcomes: Sequence[Passing]) -> str:
     return f"{checks}: {', '.join(parts)}"
 
 
-def _warnings(done: Sequence[CheckResult], order: Order) -> Iterator[str]:
+def _warnings(done: Sequence[CheckResult], order: GateRequest) -> Iterator[str]:
     config = order.config
     for each in done:
         yield from _of_estimates(each.judged, order)
@@ -115,7 +117,7 @@ def _means_one(check: Judged, pattern: str) -> bool:
     return results or any(allowances._named(pattern, name) for name in names)
 
 
-def _of_check(check: Judged, order: Order) -> Iterator[str]:
+def _of_check(check: Judged, order: GateRequest) -> Iterator[str]:
     if check.outcome == "unsure" and order.config.on_unsure == "warn":
         yield f"{check.name} is unsure: {check.reason}"
     update = suggest_update(order.config.typed, check.name)
@@ -134,7 +136,7 @@ def _of_check(check: Judged, order: Order) -> Iterator[str]:
         )
 
 
-def _of_estimates(check: Judged, order: Order) -> Iterator[str]:
+def _of_estimates(check: Judged, order: GateRequest) -> Iterator[str]:
     """Yield what stands above the verdict: it goes by counts, though times could be known."""
     source = check.provenance
     if source is None or source.kind != "baseline" or not _lacks_estimates(check):

@@ -10,7 +10,7 @@ from typing import Any
 from perfcli.diff.metrics import KERNEL_METRICS, Metric, fold
 from perfcli.diff.verdict.decide import is_estimated
 from perfcli.errors import PerfcliError
-from perfcli.gate.tables import Table, _amount, _shown
+from perfcli.gate.tables import SettingsTable, _amount, _shown
 from perfcli.model import OUTCOME_OF, Change, Comparison, KernelFacts, KernelGroup, Limit
 from perfcli.names import suggestion
 
@@ -163,7 +163,7 @@ _NUMBER = re.compile(r"(?P<sign>[+−-])?\s*(?P<number>\d[\d_,]*(?:\.\d+)?)\s*(?
 _FORMS = '40, "+0", "+1 %", "8 GB", "any", or { most = …, growth = …, growth-share = … }'
 
 
-def _read_limits(table: Table, kernel: str = "") -> dict[tuple[str, str], Limit | None]:
+def _read_limits(table: SettingsTable, kernel: str = "") -> dict[tuple[str, str], Limit | None]:
     """Return the limits of a table by kernel pattern and metric; None where one is taken away.
 
     Raises PerfcliError for unknown metrics and what is no limit.
@@ -178,17 +178,19 @@ def _read_limits(table: Table, kernel: str = "") -> dict[tuple[str, str], Limit 
 
 def _limit(metric: str, kernel: str, value: Any, where: str) -> Limit:
     if isinstance(value, dict):
-        return _of_table(metric, kernel, Table(value, where))
+        return _of_table(metric, kernel, SettingsTable(value, where))
     if isinstance(value, str):
         limit = _of_text(metric, kernel, value, where)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        limit = Limit(metric, kernel, most=Table({"most": value}, where).take("most", float, 0.0))
+        limit = Limit(
+            metric, kernel, most=SettingsTable({"most": value}, where).take("most", float, 0.0)
+        )
     else:
         raise PerfcliError(f"{where} is no limit: {_shown(value)}; expected {_FORMS}")
     return _checked(limit, where)
 
 
-def _of_table(metric: str, kernel: str, table: Table) -> Limit:
+def _of_table(metric: str, kernel: str, table: SettingsTable) -> Limit:
     def number(name: str) -> float | None:
         value = table.values.get(name)
         if isinstance(value, str):

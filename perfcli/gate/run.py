@@ -13,7 +13,7 @@ from perfcli.gate.baseline.committed import TOOLS
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
 from perfcli.gate.judging import Policy, Ruling, _confirm, _find_slower, judge
-from perfcli.gate.order import Against, CheckResult, CompareCheck, NoBase, NotesOf, Order
+from perfcli.gate.request import Against, CheckResult, CompareCheck, GateRequest, NoBase, NotesOf
 from perfcli.model import Judged, Passing
 from perfcli.workflow.obtain import StoredTexts
 
@@ -24,7 +24,7 @@ def check_aspects(allow: Sequence[str]) -> None:
 
 
 def run_checks(
-    checks: Sequence[Check], compare: CompareCheck, order: Order
+    checks: Sequence[Check], compare: CompareCheck, order: GateRequest
 ) -> Iterator[CheckResult]:
     context = order.context
     for check in checks:
@@ -53,7 +53,7 @@ def _fault(check: Check, message: str, exit_code: int) -> CheckResult:
     return CheckResult(Judged(check.name, "fault", text, fault=text), exit_code)
 
 
-def _make_result(check: Check, against: Against, order: Order) -> CheckResult:
+def _make_result(check: Check, against: Against, order: GateRequest) -> CheckResult:
     found = _judge(check, against, order)
     runs = [run for run in (against.base, against.head) if run is not None]
     result = Judged(
@@ -71,7 +71,7 @@ def _make_result(check: Check, against: Against, order: Order) -> CheckResult:
     )
 
 
-def _judge(check: Check, against: Against, order: Order) -> Ruling:
+def _judge(check: Check, against: Against, order: GateRequest) -> Ruling:
     """Judge the check, and measure a slower step once more before it counts."""
     config = order.config
     in_force = allowances._in_force(config.allowances, order.today)

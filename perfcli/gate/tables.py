@@ -20,7 +20,7 @@ _WORDS: Mapping[type, str] = {
 }
 
 
-class Table:
+class SettingsTable:
     """A table and where it stands, ``pyproject.toml: tool.perfcli.limits``; each key is taken
     once, and what is left is unknown."""
 
@@ -72,12 +72,12 @@ class Table:
             )
         return tuple(found)
 
-    def table(self, name: str) -> Table:
-        return Table(self.take(name, dict, {}), self.at(name))
+    def table(self, name: str) -> SettingsTable:
+        return SettingsTable(self.take(name, dict, {}), self.at(name))
 
-    def tables(self, name: str) -> list[Table]:
+    def tables(self, name: str) -> list[SettingsTable]:
         found = self.take(name, list, [])
-        return [Table(each, f"{self.at(name)}[{n}]") for n, each in enumerate(found, 1)]
+        return [SettingsTable(each, f"{self.at(name)}[{n}]") for n, each in enumerate(found, 1)]
 
     def done(self) -> None:
         """Raise PerfcliError for a key that nobody took, with the nearest that is known."""

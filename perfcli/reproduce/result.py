@@ -14,7 +14,7 @@ from perfcli.reproduce.verdict import ClaimVerdict, judge_cure
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ClaimResult:
     claim: Claim
     found: Observation
     verdict: ClaimVerdict
@@ -45,7 +45,7 @@ def write_verdict(verdict: ClaimVerdict) -> str:
     return f"{verdict.verdict}{_BASES[verdict.basis]}"
 
 
-def list_times(result: Result) -> Iterator[str]:
+def list_times(result: ClaimResult) -> Iterator[str]:
     """Yield the claimed times, then what was estimated and measured here."""
     effect, found = result.claim.effect, result.found
     if found.smoke:
@@ -72,7 +72,7 @@ def _write_time(time: TimeRatio) -> str:
 _DOUBTS = "PC9"
 
 
-def write_reason(result: Result) -> str:
+def write_reason(result: ClaimResult) -> str:
     """Return the numbers that the verdict follows from; of a control also what compare says."""
     reason = result.verdict.reason
     if result.claim.is_control and result.found.outcome:
@@ -80,7 +80,7 @@ def write_reason(result: Result) -> str:
     return reason
 
 
-def write_finding(result: Result) -> str:
+def write_finding(result: ClaimResult) -> str:
     """Return whether the finding that the claim expects was raised, with what else came."""
     found, asked = result.found, result.claim.shown_by
     expected = asked.finding if isinstance(asked, TwoVariants) else ""
@@ -94,12 +94,12 @@ def write_finding(result: Result) -> str:
     return ", ".join(others)
 
 
-def write_blame(result: Result) -> str:
+def write_blame(result: ClaimResult) -> str:
     found = result.found
     return f"{', '.join(found.blamed) or 'none'} ({found.blame})" if found.blame else ""
 
 
-def list_cures(result: Result) -> Iterator[str]:
+def list_cures(result: ClaimResult) -> Iterator[str]:
     """Yield ``online_softmax=true: helps, measured 0.77×``: with the cure over without."""
     yield from map(_write_cure, result.found.cures)
 
@@ -110,7 +110,7 @@ def _write_cure(cure: CureResult) -> str:
     return f"{' '.join(cure.options)}: {judge_cure(cure)}{ratio}"
 
 
-def describe(result: Result) -> dict[str, Any]:
+def describe(result: ClaimResult) -> dict[str, Any]:
     """Return everything as plain data for JSON."""
     claim, found = result.claim, result.found
     return {
@@ -135,7 +135,7 @@ def describe(result: Result) -> dict[str, Any]:
     }
 
 
-_Claimed = tuple[Claim, Result | None]
+_Claimed = tuple[Claim, ClaimResult | None]
 
 
 def _of_time(kind: str, part: str) -> Callable[[_Claimed], Any]:

@@ -25,7 +25,7 @@ from perfcli.reproduce.claims import list_claims
 from perfcli.reproduce.experiment import Conditions, carry_out
 from perfcli.reproduce.launches import carry_out_launches
 from perfcli.reproduce.observation import Observation
-from perfcli.reproduce.result import CLAIMS, Result
+from perfcli.reproduce.result import CLAIMS, ClaimResult
 from perfcli.reproduce.verdict import judge
 from perfcli.workflow.context import Context
 from perfcli.workflow.request import Question, choose_device
@@ -51,7 +51,7 @@ def reproduce(
     settle(Question("", target=how.target, device=how.device), asked, context)
     if context.cluster is not None:
         connect(context.cluster)
-    results: list[Result] = []
+    results: list[ClaimResult] = []
     try:
         for result in _carry_all(chosen, how, context):
             results.append(result)
@@ -99,7 +99,7 @@ def show_claims(names: Sequence[str], wanted: Wanted) -> int:
     return 0
 
 
-def _carry_all(claims: Sequence[Claim], how: Conditions, context: Context) -> Iterator[Result]:
+def _carry_all(claims: Sequence[Claim], how: Conditions, context: Context) -> Iterator[ClaimResult]:
     """Yield a result for each claim; what one of them raises is its own."""
     for number, claim in enumerate(claims, 1):
         context.notes.say(f"{claim.name} ({number} of {len(claims)})")
@@ -114,7 +114,7 @@ def _carry_all(claims: Sequence[Claim], how: Conditions, context: Context) -> It
         except Exception as error:
             show_traceback()
             found = Observation(smoke=how.smoke, failure=describe_unexpected(error), broken=True)
-        yield Result(claim, found, judge(claim, found), time.monotonic() - began)
+        yield ClaimResult(claim, found, judge(claim, found), time.monotonic() - began)
 
 
 def _carry_one(claim: Claim, how: Conditions, context: Context) -> Observation:
@@ -123,7 +123,7 @@ def _carry_one(claim: Claim, how: Conditions, context: Context) -> Observation:
     return carry_out(claim, claim.shown_by, how, context)
 
 
-def _write(results: Sequence[Result], how: Conditions, wanted: Wanted) -> None:
+def _write(results: Sequence[ClaimResult], how: Conditions, wanted: Wanted) -> None:
     """Write the files after each claim, so that what was finished stays whatever ends the process;
     what goes to stdout is for the end."""
     for_stdout = output.STDOUT
@@ -133,12 +133,12 @@ def _write(results: Sequence[Result], how: Conditions, wanted: Wanted) -> None:
         _write_markdown(results, wanted.markdown)
 
 
-def _write_markdown(results: Sequence[Result], path: Path | None) -> None:
+def _write_markdown(results: Sequence[ClaimResult], path: Path | None) -> None:
     if path is not None:
         output.write_text(view.write_markdown(results, "Claims reproduced"), path)
 
 
-def _finish(results: Sequence[Result], how: Conditions, wanted: Wanted) -> None:
+def _finish(results: Sequence[ClaimResult], how: Conditions, wanted: Wanted) -> None:
     with suppress(ValueError):
         view.write_json(results, asdict(how), wanted.json)
         _write_markdown(results, wanted.markdown)

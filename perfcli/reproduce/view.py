@@ -10,7 +10,7 @@ from perfcli import units
 from perfcli.console import output
 from perfcli.reproduce.claim import Claim
 from perfcli.reproduce.result import (
-    Result,
+    ClaimResult,
     describe,
     list_cures,
     list_times,
@@ -34,7 +34,7 @@ HEADERS = (
 _LABEL = 9
 
 
-def show_result(result: Result, json: Path | None) -> None:
+def show_result(result: ClaimResult, json: Path | None) -> None:
     """Print the block of one claim."""
     from rich.padding import Padding
     from rich.table import Table
@@ -52,7 +52,7 @@ def show_result(result: Result, json: Path | None) -> None:
     output.show(Padding(grid, (0, 0, 1, 2)), json)
 
 
-def _list_lines(result: Result) -> Iterator[tuple[str, str]]:
+def _list_lines(result: ClaimResult) -> Iterator[tuple[str, str]]:
     claim = result.claim
     yield "claim", f"{claim.says} · {write_source(claim)}, {claim.holds}"
     if claim.withdrawn:
@@ -68,19 +68,19 @@ def _list_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield "cure", cure
 
 
-def write_summary(results: Sequence[Result]) -> str:
+def write_summary(results: Sequence[ClaimResult]) -> str:
     """Return ``40 claims: 21 reproduced, 3 not reproduced``."""
     counted = Counter(result.verdict.verdict for result in results)
     parts = ", ".join(f"{number} {verdict}" for verdict, number in counted.most_common())
     return f"{units.plural(len(results), 'claim')}: {parts}"
 
 
-def write_json(results: Sequence[Result], how: dict[str, object], path: Path | None) -> None:
+def write_json(results: Sequence[ClaimResult], how: dict[str, object], path: Path | None) -> None:
     fields = {**how, "claims": [describe(result) for result in results]}
     output.write_document("reproduction", fields, path)
 
 
-def write_markdown(results: Sequence[Result], title: str) -> str:
+def write_markdown(results: Sequence[ClaimResult], title: str) -> str:
     """Return a table with a row per claim, and why below it."""
     lines = [f"# {title}", "", write_summary(results) + ".", ""]
     lines += [f"| {' | '.join(HEADERS)} |", f"|{' --- |' * len(HEADERS)}"]
@@ -88,7 +88,7 @@ def write_markdown(results: Sequence[Result], title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _list_cells(result: Result) -> Iterator[str]:
+def _list_cells(result: ClaimResult) -> Iterator[str]:
     claim = result.claim
     yield f"`{claim.name}`: {claim.says}"
     withdrawn = f"; {claim.withdrawn}" if claim.withdrawn else ""

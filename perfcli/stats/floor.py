@@ -26,7 +26,7 @@ import statistics
 from collections.abc import Sequence
 
 from perfcli.model import Device, DeviceClock, Floor
-from perfcli.stats.series import Series, _align, estimate
+from perfcli.stats.series import RoundSeconds, _align, estimate
 from perfcli.stats.verdict import DECIDING
 
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
@@ -53,7 +53,7 @@ FOR_STEP, FOR_KERNEL = 3, 5
 
 def find_floor(
     device: Device,
-    controls: Sequence[Series],
+    controls: Sequence[RoundSeconds],
     stored: tuple[float, str] | None = None,
     clock: DeviceClock = "",
     *,
@@ -80,7 +80,7 @@ def find_floor(
     return Floor(relative, source, kernel, margin=ASSUMED[device])
 
 
-def _common_bias(controls: Sequence[Series]) -> float:
+def _common_bias(controls: Sequence[RoundSeconds]) -> float:
     """Return the relative difference that all controls share, if it is one; else 0. In the rounds
     that all of those have that have times at all."""
     controls = _align(controls)
@@ -89,10 +89,12 @@ def _common_bias(controls: Sequence[Series]) -> float:
     medians = [
         math.exp(statistics.median(logs)) for logs in zip(*(c.logs for c in controls), strict=True)
     ]
-    return _proven_difference(Series((1.0,) * len(medians), tuple(medians), controls[0].processes))
+    return _proven_difference(
+        RoundSeconds((1.0,) * len(medians), tuple(medians), controls[0].processes)
+    )
 
 
-def _single_bias(controls: Sequence[Series]) -> float:
+def _single_bias(controls: Sequence[RoundSeconds]) -> float:
     """Return the relative difference that one control in twenty exceeds, or 0 where they are too
     few."""
     count = len(controls)
@@ -102,7 +104,7 @@ def _single_bias(controls: Sequence[Series]) -> float:
     return sorted(map(_proven_difference, controls))[rank - 1]
 
 
-def _proven_difference(series: Series) -> float:
+def _proven_difference(series: RoundSeconds) -> float:
     """Return how far the ratio is from 1, where noise between rounds does not explain it."""
     found = estimate(series, DECIDING)
     if found.ratio is None or found.low is None or found.high is None:

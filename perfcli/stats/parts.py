@@ -22,7 +22,7 @@ from perfcli.model import (
     Turn,
 )
 from perfcli.stats import paired, series, verdict
-from perfcli.stats.series import Series
+from perfcli.stats.series import RoundSeconds
 
 Part: TypeAlias = int | str
 """An index into ``Run.kernels``, or the name of what has no facts there."""
@@ -146,7 +146,7 @@ class _TimedPart:
     name: str
     base: tuple[Part, ...]
     head: tuple[Part, ...]
-    series: Series
+    series: RoundSeconds
     alone: TimeChange | None = None
     """Where only one side has it."""
     control: bool = False
@@ -191,7 +191,7 @@ def _profiled_rounds(
     return whole, len(every) - len(whole)
 
 
-def _total(rounds: Sequence[Round], sides: tuple[_SideLaunches, _SideLaunches]) -> Series:
+def _total(rounds: Sequence[Round], sides: tuple[_SideLaunches, _SideLaunches]) -> RoundSeconds:
     """Return all launches of a step together."""
     base, head = ({p for parts in side.parts.values() for p in parts} for side in sides)
     return _columns(base, head, rounds, sides)
@@ -202,7 +202,7 @@ def _columns(
     head: Collection[Part],
     rounds: Sequence[Round],
     sides: tuple[_SideLaunches, _SideLaunches],
-) -> Series:
+) -> RoundSeconds:
     return series.join(
         rounds, lambda r: sides[0].seconds(base, r), lambda r: sides[1].seconds(head, r)
     )
@@ -254,7 +254,9 @@ def _time_part(
         return _TimedPart(group, name, base, head, _columns(base, head, rounds, sides))
     side, wanted = (sides[1], head) if head else (sides[0], base)
     seconds = [s for r in rounds if (s := side.seconds(wanted, r)) is not None]
-    return _TimedPart(group, name, base, head, Series((), (), ()), _time_alone(side.name, seconds))
+    return _TimedPart(
+        group, name, base, head, RoundSeconds((), (), ()), _time_alone(side.name, seconds)
+    )
 
 
 def _time_alone(side: str, seconds: Sequence[float]) -> TimeChange:

@@ -42,7 +42,7 @@ from perfcli.stats.paired import Estimate
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class RoundSeconds:
     """One value per round and side, seconds; ``dropped`` rounds had a clock that jumped."""
 
     base: tuple[float, ...]
@@ -69,7 +69,7 @@ def _calm_rounds(rounds: Sequence[Round]) -> Sequence[Round]:
     return found if len(found) >= max(CALM_ROUNDS, CALM_SHARE * len(rounds)) else rounds
 
 
-def step_series(rounds: Iterable[Round], *, wall: bool = False) -> Series:
+def step_series(rounds: Iterable[Round], *, wall: bool = False) -> RoundSeconds:
     """Return the calm rounds of kind ``step``: a turn's value is the median of its steps."""
     return join(
         _calm_rounds([r for r in rounds if r.kind == "step"]),
@@ -78,7 +78,7 @@ def step_series(rounds: Iterable[Round], *, wall: bool = False) -> Series:
     )
 
 
-def clock_series(rounds: Iterable[Round], kind: RoundKind) -> Series:
+def clock_series(rounds: Iterable[Round], kind: RoundKind) -> RoundSeconds:
     """Return what one clock says: of rounds of kind ``kernels`` what all launches of a step take
     together, of the other kinds the median of a turn's steps."""
     if kind == "step":
@@ -88,7 +88,7 @@ def clock_series(rounds: Iterable[Round], kind: RoundKind) -> Series:
     return join(ours, lambda r: value(r.base), lambda r: value(r.head))
 
 
-def waiting_shares(steps: Series, busy: Series) -> list[float]:
+def waiting_shares(steps: RoundSeconds, busy: RoundSeconds) -> list[float]:
     """Return for each side the share of its step in which the device waits for the host; ``busy``:
     how long it is busy. Empty where one of them is not known."""
     if not steps.base or not busy.base:
@@ -101,7 +101,7 @@ def join(
     rounds: Iterable[Round],
     base: Callable[[Round], float | None],
     head: Callable[[Round], float | None],
-) -> Series:
+) -> RoundSeconds:
     """Return one value of each side, of rounds of one kind; rounds where either is None are dropped
     and counted. Two rounds that match across an exchange of devices are one, that of the first."""
     kept: list[tuple[float, float, int, int]] = []
@@ -114,7 +114,7 @@ def join(
             kept.append((left, right, matching[0].process, matching[0].number))
     columns = zip(*kept, strict=True) if kept else ((), (), (), ())
     left_column, right_column, processes, numbers = columns
-    return Series(left_column, right_column, processes, dropped, numbers)
+    return RoundSeconds(left_column, right_column, processes, dropped, numbers)
 
 
 def _match_halves(rounds: Sequence[Round]) -> Iterable[tuple[Round, ...]]:
@@ -145,7 +145,7 @@ def device_ratio(rounds: Iterable[Round], kind: RoundKind) -> float | None:
     return math.exp((paired._location(logs[0]) - paired._location(logs[1])) / 2)
 
 
-def _align(several: Sequence[Series]) -> list[Series]:
+def _align(several: Sequence[RoundSeconds]) -> list[RoundSeconds]:
     """Return each series reduced to the rounds that all of them have; as they are where rounds have
     no numbers and all have as many. Those without any value are left out."""
     filled = [each for each in several if each.base]
@@ -155,9 +155,9 @@ def _align(several: Sequence[Series]) -> list[Series]:
     return [_keep_only(each, shared) for each in filled] if shared else []
 
 
-def _keep_only(whole: Series, numbers: Container[int]) -> Series:
+def _keep_only(whole: RoundSeconds, numbers: Container[int]) -> RoundSeconds:
     places = [place for place, number in enumerate(whole.numbers) if number in numbers]
-    return Series(
+    return RoundSeconds(
         tuple(whole.base[p] for p in places),
         tuple(whole.head[p] for p in places),
         tuple(whole.processes[p] for p in places),
@@ -175,7 +175,7 @@ RANKS_FROM = 8
 STRETCHES, STRETCHES_FROM = 8, 64
 
 
-def estimate(series: Series, confidence: float = 0.95) -> Estimate:
+def estimate(series: RoundSeconds, confidence: float = 0.95) -> Estimate:
     """Return the ratio head/base with its interval; ``rounds`` are those of all pairs."""
     logs = series.logs
     pairs = _estimate_pairs(logs, series.processes)
@@ -214,7 +214,7 @@ def _estimate_pairs(logs: Sequence[float], processes: Sequence[int]) -> list[flo
     return [paired._location(part) for part in parts.values()]
 
 
-def _p_value(series: Series) -> float | None:
+def _p_value(series: RoundSeconds) -> float | None:
     """Return the two-sided p value that the ratio is 1, by the test that belongs to the interval;
     for stretches by Student's t: ranks of eight say 0.8 % at best, too much for the best of a
     hundred kernels."""

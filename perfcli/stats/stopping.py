@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from perfcli.model import PRECISE, STEP_WAITS, WAITS, Round, RoundKind
 from perfcli.stats import paired, series
 from perfcli.stats.paired import Estimate
-from perfcli.stats.series import STRETCHES_FROM, Series
+from perfcli.stats.series import STRETCHES_FROM, RoundSeconds
 
 LEAST_SECONDS = 1.0
 """What the machine does for a while is in all rounds of less than that, and on a CPU they have few
@@ -62,20 +62,20 @@ def reason_to_stop(rounds: Sequence[Round], floor: float, kind: RoundKind = "ste
     return STEP_WAITS if told and not _looks_changed(times) else None
 
 
-def _looks_changed(times: Series) -> bool:
+def _looks_changed(times: RoundSeconds) -> bool:
     """Return whether the 99 % interval excludes no change, as far as it is known by now."""
     found = series.estimate(times, 0.99)
     return found.low is not None and found.high is not None and not found.low <= 1 <= found.high
 
 
-def _waits(steps: Series, rounds: Sequence[Round]) -> bool:
+def _waits(steps: RoundSeconds, rounds: Sequence[Round]) -> bool:
     """Return whether the device waits for the host in a good part of each step, by rounds that
     replay a CUDA graph of it."""
     shares = series.waiting_shares(steps, series.clock_series(rounds, "device"))
     return bool(shares) and min(shares) >= WAITS
 
 
-def is_precise(steps: Series, floor: float) -> bool:
+def is_precise(steps: RoundSeconds, floor: float) -> bool:
     """Return whether the 95 % interval's half-width is at most a quarter of the floor or a tenth of
     the change, whichever is more.
 

@@ -30,7 +30,7 @@ from perfcli.model import (
 )
 from perfcli.stats import floor, parts, series, stopping, verdict
 from perfcli.stats.parts import Part, _TimedPart
-from perfcli.stats.series import Series
+from perfcli.stats.series import RoundSeconds
 
 LEVEL = 0.05
 
@@ -160,7 +160,7 @@ def judge_clocks(
     rounds: Sequence[Round],
     device: Device,
     clock: DeviceClock,
-    controls: Sequence[Series] = (),
+    controls: Sequence[RoundSeconds] = (),
     stored_floor: tuple[float, str] | None = None,
     stored_device_floor: tuple[float, str] | None = None,
 ) -> Timing:

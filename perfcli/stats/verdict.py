@@ -15,12 +15,12 @@ from dataclasses import replace
 from perfcli.model import Floor, TimeChange, TimeVerdict
 from perfcli.stats import stopping
 from perfcli.stats.paired import Estimate
-from perfcli.stats.series import Series, _p_value, estimate
+from perfcli.stats.series import RoundSeconds, _p_value, estimate
 
 SHOWN, DECIDING = 0.95, 0.99
 
 
-def judge_change(series: Series, floor: float, margin: float | None = None) -> TimeChange:
+def judge_change(series: RoundSeconds, floor: float, margin: float | None = None) -> TimeChange:
     """Return both sides' seconds, the ratio with its 95 % interval, p and verdict. ``floor`` and
     ``margin`` (None: the floor) are relative (0.01: one percent)."""
     shown, deciding = (estimate(series, c) for c in (SHOWN, DECIDING))
@@ -39,7 +39,7 @@ def judge_change(series: Series, floor: float, margin: float | None = None) -> T
     )
 
 
-def _align_medians(series: Series, ratio: float | None) -> tuple[float | None, float | None]:
+def _align_medians(series: RoundSeconds, ratio: float | None) -> tuple[float | None, float | None]:
     """Return both sides' medians over rounds, moved by the same factor in opposite directions so
     that their ratio is the paired one. Rounds see different moments of the machine: medians of
     sides alone may be off by more than the change, and even say the opposite."""
@@ -52,7 +52,7 @@ def _align_medians(series: Series, ratio: float | None) -> tuple[float | None, f
     return base / factor, head * factor
 
 
-def judge_step(series: Series, seconds: float, floor: Floor) -> TimeChange:
+def judge_step(series: RoundSeconds, seconds: float, floor: Floor) -> TimeChange:
     """Judge the change of a step that was measured for so many seconds."""
     return _require_a_second(seconds, judge_change(series, floor.relative, floor.margin))
 

@@ -26,7 +26,7 @@ from perfcli.storing.runfile import (
 __all__ = [
     "FOLDER",
     "Header",
-    "Stored",
+    "StoredRun",
     "cannot_write",
     "damaged",
     "find",
@@ -47,7 +47,7 @@ FOLDER = Path(".perfcli") / "runs"
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredRun(msgspec.Struct, frozen=True):
     """A header and the file that it was read from."""
 
     path: Path
@@ -77,7 +77,7 @@ def keep_out_of_commits(folder: Path) -> None:
             ignore.write_text("*\n")
 
 
-def runs(folder: Path = FOLDER) -> list[Stored]:
+def runs(folder: Path = FOLDER) -> list[StoredRun]:
     """Return all whole runs of the store, oldest first. The files themselves are the index, so
     nothing goes stale when others write or delete at the same time."""
     return sorted(_headers(folder), key=lambda stored: (stored.header.created, stored.header.id))
@@ -94,12 +94,12 @@ def damaged(folder: Path = FOLDER) -> list[Path]:
     return found
 
 
-def find(fingerprint: str, folder: Path = FOLDER) -> Stored | None:
+def find(fingerprint: str, folder: Path = FOLDER) -> StoredRun | None:
     """Return the newest run with this fingerprint."""
     return find_newest(folder).get(fingerprint)
 
 
-def find_newest(folder: Path = FOLDER) -> dict[str, Stored]:
+def find_newest(folder: Path = FOLDER) -> dict[str, StoredRun]:
     """Return the newest run of each fingerprint."""
     return {stored.header.fingerprint: stored for stored in runs(folder)}
 
@@ -128,10 +128,10 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _headers(folder: Path) -> Iterator[Stored]:
+def _headers(folder: Path) -> Iterator[StoredRun]:
     for name in _names(folder):
         path = folder / f"{name}.json"
         # Skipped, not reported: a listing must survive a foreign, newer or vanished file.
         with suppress(OSError, msgspec.DecodeError, PerfcliError):
             if not is_cut_off(path):
-                yield Stored(path, read_header(path))
+                yield StoredRun(path, read_header(path))

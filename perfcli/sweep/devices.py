@@ -22,7 +22,7 @@ from perfcli.model import Clocks, Comparison, Measurement, MeasureRequest
 from perfcli.storing import timings
 from perfcli.sweep.plan import Point
 from perfcli.worker.roles import AheadWorker, Phase
-from perfcli.workflow.bench import Bench, Subject, begin, measure, open_bench
+from perfcli.workflow.bench import Bench, MeasuredScenario, begin, measure, open_bench
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.request import Question, choose_device
@@ -207,7 +207,7 @@ class _Device:
         if reason := why_not(jobs, self._setting):
             raise PerfcliError(reason)
         base, head = compared.base, compared.head
-        subject = Subject(head.scenario, head.params, base.id, head.id)
+        subject = MeasuredScenario(head.scenario, head.params, base.id, head.id)
         try:
             return measure(subject, self._setting, jobs, self._context, self._open(jobs))
         finally:

@@ -17,8 +17,7 @@ from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.forked_worker import Descriptors, ForkedWorker, fork_warm
-from perfcli.worker.process import PHASES
-from perfcli.worker.roles import Phase
+from perfcli.worker.roles import PHASES, Phase
 from perfcli.worker.starting import measuring_environment
 
 T = TypeVar("T", Prepared, Turn)

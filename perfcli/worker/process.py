@@ -29,18 +29,9 @@ from perfcli.worker.channel import Channel
 from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.forked_worker import ForkedWorker, fork_warm
 from perfcli.worker.needs import USUAL_NEEDS, Needs, measure_memory
-from perfcli.worker.roles import Compiled, Interlude, Progress
+from perfcli.worker.roles import PHASES, Compiled, Interlude, Progress
 from perfcli.worker.starting import VISIBLE_GPUS, worker_environment
 from perfcli.worker.weighing import weigh
-
-PHASES = {
-    "import": "importing torch",
-    "trace": "building and tracing the model",
-    "choices": "compiling implementations to choose from",
-    "kernels": "compiling kernels",
-    "check": "comparing outputs with the reference",
-    "warm": "warming up",
-}
 
 
 class _Reply(msgspec.Struct):

@@ -38,6 +38,18 @@ from perfcli.model.kernel_work import (
 Phase = Literal["import", "trace", "choices", "kernels", "check", "warm", "done"]
 
 
+PHASES = {
+    "import": "importing torch",
+    "trace": "building and tracing the model",
+    "choices": "compiling implementations to choose from",
+    "kernels": "compiling kernels",
+    "check": "checking outputs",
+    "warm": "warming up",
+    "done": "done",
+}
+"""What a worker does meanwhile, as users read it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Says how far one request has come. ``total`` is None where it is not known yet."""

@@ -316,7 +316,7 @@ def _caches_name(job: Job) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class MeasuredScenario:
     """Says what is measured: a scenario with these parameters, and the ids of both runs."""
 
     scenario: str
@@ -326,7 +326,7 @@ class Subject:
 
 
 def measure(
-    subject: Subject,
+    subject: MeasuredScenario,
     setting: Setting,
     jobs: Sequence[Job],
     context: Context,
@@ -363,7 +363,7 @@ def measure(
 class _Referee:
     """Says who may be measured together, and when it is enough."""
 
-    def __init__(self, subject: Subject, plan: Plan, setting: Setting) -> None:
+    def __init__(self, subject: MeasuredScenario, plan: Plan, setting: Setting) -> None:
         self.notes: list[str] = []
         self._subject = subject
         self._variants = (plan.base.compile.variant, plan.head.compile.variant)

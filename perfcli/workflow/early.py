@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.loading.references import parse_reference
 from perfcli.model import Measurement, StepCode
-from perfcli.workflow.bench import Bench, Subject, measure
+from perfcli.workflow.bench import Bench, MeasuredScenario, measure
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting
@@ -28,7 +28,7 @@ class EarlyRounds:
         self._place, self._setting, self._jobs = place, setting, jobs
         self._context = context
         self._ids = [ids[job.fingerprint] for job in jobs]
-        self._subject: Subject | None = None
+        self._subject: MeasuredScenario | None = None
         self._is_decided = False
         self._found: Measurement | PerfcliError | None = None
 
@@ -55,11 +55,11 @@ class EarlyRounds:
         """Return whether workers are generating code: what is measured is waited for."""
         return not self._is_decided and self._place.generates()
 
-    def _describe(self, head: StepCode) -> Subject:
+    def _describe(self, head: StepCode) -> MeasuredScenario:
         # Of a revision, the run is named as it was typed, not as it lies in its worktree.
         typed = self._jobs[1].request.scenario
         scenario = typed if parse_reference(typed).revision else head.scenario
-        return Subject(scenario, head.params, *self._ids)
+        return MeasuredScenario(scenario, head.params, *self._ids)
 
     def run(self) -> None:
         """Measure. What goes wrong is raised by ``result``: the runs are compiled all the same."""

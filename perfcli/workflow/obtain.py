@@ -350,7 +350,7 @@ def _list_facts(run: Run) -> list[str]:
 _MOST_NAMED = 4
 
 
-def _reuse(job: Job, known: store.Stored, notes: Notes, again: str | None) -> Obtained | None:
+def _reuse(job: Job, known: store.StoredRun, notes: Notes, again: str | None) -> Obtained | None:
     """Return the newest stored run of this job, if the files that it imported and the variables
     that it asked for are still the same."""
     try:

@@ -247,7 +247,7 @@ def measure_times(
     try:
         measured = early.result() if early else None
         base, head = comparison.base, comparison.head
-        subject = bench.Subject(head.scenario, head.params, base.id, head.id)
+        subject = bench.MeasuredScenario(head.scenario, head.params, base.id, head.id)
         measured = measured or bench.measure(subject, setting, jobs, context, place)
     except WrongResult as error:
         return replace(comparison, wrong=_wrong_results(error))

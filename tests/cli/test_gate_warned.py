@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perfcli.gate.baseline.update import Update
-from perfcli.gate.order import Order, iso, today
+from perfcli.gate.request import GateRequest, iso, today
 
 CONFIG = """
 [kernels."triton_*"]
@@ -73,7 +73,7 @@ def far_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_day_is_that_of_utc() -> None:
     before = datetime.now(UTC).date()
     assert before <= today() <= datetime.now(UTC).date()
-    for made in (Order, Update):
+    for made in (GateRequest, Update):
         (field,) = (each for each in fields(made) if each.name == "today")
         assert callable(field.default_factory)
         assert field.default_factory() in (before.isoformat(), iso())

@@ -16,14 +16,14 @@ from perfcli.diagnosis import explain
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import PerfcliError
 from perfcli.frames.table import Column, Table
-from perfcli.gate import compiled, order
+from perfcli.gate import compiled, request
 from perfcli.gate.baseline import committed, facts
 from perfcli.gate.baseline.file import BaselineCheck as Kept
 from perfcli.gate.baseline.fit import fit_entry
 from perfcli.gate.baseline.reading import BaselineEntry, Made
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
-from perfcli.gate.order import NotesOf, today
+from perfcli.gate.request import NotesOf, today
 from perfcli.gate.view import kernels
 from perfcli.model import Comparison, Run
 from perfcli.predict.step import estimate_run
@@ -35,7 +35,7 @@ class Update:
     config: Config
     reason: str
     context: Context
-    today: str = field(default_factory=order.iso)
+    today: str = field(default_factory=request.iso)
 
 
 def run(update: Update, checks: Sequence[Check], some: bool) -> int:

@@ -30,7 +30,7 @@ class Compiler(Protocol):
 
 
 @dataclass(slots=True)
-class Results:
+class KernelResults:
     """Answers what became of a kernel, as ``KernelPool.result`` does."""
 
     counted: Mapping[str, SourceFacts | None]

@@ -22,7 +22,7 @@ from perfcli.errors import PerfcliError
 from perfcli.facts.binary.cubin import find_tools
 from perfcli.importing.sources.compiling import (
     Compiler,
-    Results,
+    KernelResults,
     compile_sources,
     read_sources_of,
 )
@@ -107,7 +107,7 @@ def _read(paths: Sequence[Path], options: SourceOptions, notes: Notes) -> Bundle
         graphs = [graph.for_target(target) for graph in graphs]
         interpreter = _find_interpreter(options, notes)
     counted, unread = read_sources_of(_definitions(graphs))
-    results = Results(counted, unread, {})
+    results = KernelResults(counted, unread, {})
     if target is not None and interpreter is not None:
         cache_dir = options.cache_dir or str(environment.cache_dir())
         request = KernelsRequest((), target, options.jobs, cache_dir, texts=True)
@@ -194,7 +194,7 @@ def _add_binaries(bundle: Bundle, found: Sequence[Leftovers], interpreter: Inter
     return Bundle(run, {**bundle.blobs, **blobs})
 
 
-def _list_failed(results: Results) -> Iterator[str]:
+def _list_failed(results: KernelResults) -> Iterator[str]:
     """Yield why kernels have no binary, each reason once."""
     counted = Counter(
         candidate.error

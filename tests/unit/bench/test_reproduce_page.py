@@ -12,7 +12,7 @@ import reproduce_page
 
 from perfcli.reproduce.claims import list_claims
 from perfcli.reproduce.observation import Observation, TimeRatio
-from perfcli.reproduce.result import Result, describe
+from perfcli.reproduce.result import ClaimResult, describe
 from perfcli.reproduce.verdict import ClaimVerdict
 
 CLAIMS = {claim.name: claim for claim in list_claims()}
@@ -30,7 +30,7 @@ def write(path: Path, **found: Observation) -> str:
     """The document; its verdicts are those of a perfcli that knew no better."""
     unknown = ClaimVerdict("cannot be shown here", "a|b")
     results = [
-        describe(Result(CLAIMS[name.replace("_", "-")], each, unknown, 1.0))
+        describe(ClaimResult(CLAIMS[name.replace("_", "-")], each, unknown, 1.0))
         for name, each in found.items()
     ]
     path.write_bytes(msgspec.json.encode({"perfcli": "reproduction", "claims": results}))

@@ -11,16 +11,16 @@ import pytest
 from handmade import H100
 
 from perfcli.cluster.parcel import address, pack
-from perfcli.cluster.task import Order, Outcome, Software, fill, read_outcome
+from perfcli.cluster.task import Outcome, Software, TaskRequest, fill, read_outcome
 from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.fake.run import make_up_run
 from perfcli.model import Bundle, CompileRequest, Generated, Variant
 
 REQUEST = CompileRequest("softmax", {"rows": 8}, None, Variant("v"), "cuda", H100)
-ORDER = Order((REQUEST,), None, False, None, {}, plan="1")
+ORDER = TaskRequest((REQUEST,), None, False, None, {}, plan="1")
 
 
-def carry_out(order: Order, archive: bytes | None = None) -> Outcome:
+def carry_out(order: TaskRequest, archive: bytes | None = None) -> Outcome:
     return read_outcome(fill(msgspec.json.encode(order), archive))
 
 

@@ -24,7 +24,7 @@ from perfcli.model import (
     Variant,
 )
 from perfcli.predict.step import estimate_run
-from perfcli.worker.process import PHASES
+from perfcli.worker.roles import PHASES
 
 PROGRAM = """
 import torch

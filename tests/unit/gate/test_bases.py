@@ -27,7 +27,7 @@ from perfcli.gate.bases import (
 )
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
-from perfcli.gate.order import NoBase, Order
+from perfcli.gate.request import GateRequest, NoBase
 from perfcli.model import Finding, Variant
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
@@ -100,9 +100,9 @@ def revision(tmp_path: Path) -> Revision:
     return Revision("main", "abc", tmp_path / "repo", tmp_path / "worktree")
 
 
-def order(folder: Path, budget: float | None = None) -> Order:
+def order(folder: Path, budget: float | None = None) -> GateRequest:
     config = Config(folder / "perfcli.toml", folder / "base.toml", (), budget=budget)
-    return Order(config, Context(Notes(quiet=True)), ())
+    return GateRequest(config, Context(Notes(quiet=True)), ())
 
 
 def check(scenario: str) -> Check:

@@ -27,7 +27,7 @@ from perfcli.gate.judgement import (
     judge_all,
     say_where_to_look,
 )
-from perfcli.gate.order import CheckResult, Order
+from perfcli.gate.request import CheckResult, GateRequest
 from perfcli.model import (
     Allowance,
     Comparison,
@@ -65,9 +65,9 @@ def check(name: str = "a@h100", *limits: Limit) -> Check:
     return Check(name, "norm", {}, None, "h100", None, False, {}, limits)
 
 
-def order(*checks: Check, today: str = "2026-11-22", **more: Any) -> Order:
+def order(*checks: Check, today: str = "2026-11-22", **more: Any) -> GateRequest:
     config = Config(Path("/p/perfcli.toml"), Path("/p/b.toml"), checks or (check(),), **more)
-    return Order(config, None, (), today=today)  # type: ignore[arg-type]
+    return GateRequest(config, None, (), today=today)  # type: ignore[arg-type]
 
 
 # --- all together ----------------------------------------------------------------------------

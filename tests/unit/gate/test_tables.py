@@ -7,7 +7,7 @@ import math
 import pytest
 
 from perfcli.errors import PerfcliError
-from perfcli.gate.tables import Table, _amount, _shown
+from perfcli.gate.tables import SettingsTable, _amount, _shown
 
 
 @pytest.mark.parametrize(
@@ -25,14 +25,14 @@ def test_values_are_shown_in_sixty_characters(value: object, text: str) -> None:
 
 
 def test_where_a_key_stands() -> None:
-    assert Table({}, "perfcli.toml").at("limits") == "perfcli.toml: limits"
-    assert Table({}, "pyproject.toml: tool").at("limits") == "pyproject.toml: tool.limits"
+    assert SettingsTable({}, "perfcli.toml").at("limits") == "perfcli.toml: limits"
+    assert SettingsTable({}, "pyproject.toml: tool").at("limits") == "pyproject.toml: tool.limits"
     with pytest.raises(PerfcliError, match="x has to be a table, not 3"):
-        Table(3, "x")
+        SettingsTable(3, "x")
 
 
 def test_kinds() -> None:
-    table = Table({"i": 3, "f": 1.5, "b": True, "s": "x", "big": 10**400}, "t")
+    table = SettingsTable({"i": 3, "f": 1.5, "b": True, "s": "x", "big": 10**400}, "t")
     assert table.take("i", float, 0.0) == 3.0
     assert type(table.take("i", float, 0.0)) is float
     assert table.take("big", float, 0.0) == math.inf
@@ -48,7 +48,7 @@ def test_kinds() -> None:
 
 
 def test_amounts() -> None:
-    table = Table({"zero": 0, "less": -1}, "t")
+    table = SettingsTable({"zero": 0, "less": -1}, "t")
     assert table.amount("zero") == 0.0
     assert table.amount("none") is None
     assert table.amount("none", 3.0) == 3.0
@@ -58,7 +58,9 @@ def test_amounts() -> None:
 
 
 def test_texts_and_tables() -> None:
-    table = Table({"one": "a", "more": ["a", "b"], "bad": ["a", 3], "each": [{"x": 1}, 5]}, "t")
+    table = SettingsTable(
+        {"one": "a", "more": ["a", "b"], "bad": ["a", 3], "each": [{"x": 1}, 5]}, "t"
+    )
     assert (table.texts("one"), table.texts("more"), table.texts("none")) == (
         ("a",),
         ("a", "b"),
@@ -69,8 +71,8 @@ def test_texts_and_tables() -> None:
     with pytest.raises(PerfcliError, match=r"t: each\[2\] has to be a table, not 5"):
         table.tables("each")
     assert table.tables("none") == []
-    Table({}, "t").done()
+    SettingsTable({}, "t").done()
     with pytest.raises(PerfcliError, match="t has an unknown key 'y': known: yes"):
-        unknown = Table({"y": 1}, "t")
+        unknown = SettingsTable({"y": 1}, "t")
         unknown.take("yes", str, "")
         unknown.done()

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 import pytest
 
 from perfcli.stats import floor
-from perfcli.stats.series import Series
+from perfcli.stats.series import RoundSeconds
 
 
 def controls(
     biases: Sequence[float], *, spread: float = 0.02, rounds: int = 100, seed: int = 1
-) -> list[Series]:
+) -> list[RoundSeconds]:
     """Kernels with identical code whose head's times are off by these shares."""
     dice = random.Random(seed)
 
     def head(bias: float) -> tuple[float, ...]:
         return tuple((1 + bias) * math.exp(dice.gauss(0, spread)) for _ in range(rounds))
 
-    return [Series((1.0,) * rounds, head(bias), (0,) * rounds) for bias in biases]
+    return [RoundSeconds((1.0,) * rounds, head(bias), (0,) * rounds) for bias in biases]
 
 
 def test_without_any_knowledge_it_is_assumed() -> None:
@@ -102,15 +102,17 @@ def test_the_noise_of_kernels_is_no_bias() -> None:
     assert 0.02 < sum(found) / len(found) < 0.11
 
 
-def numbered(bias: float, numbers: Sequence[int]) -> Series:
+def numbered(bias: float, numbers: Sequence[int]) -> RoundSeconds:
     (made,) = controls([bias], rounds=len(numbers))
-    return Series(made.base, made.head, made.processes, numbers=tuple(numbers))
+    return RoundSeconds(made.base, made.head, made.processes, numbers=tuple(numbers))
 
 
 def test_controls_are_held_together_by_the_rounds_that_all_of_them_have() -> None:
     """One that lost a round, and one without any times, take no other's word."""
     found = [numbered(0.03, range(100)) for _ in range(4)]
-    made = floor.find_floor("cpu", [*found, numbered(0.03, range(5, 100)), Series((), (), ())])
+    made = floor.find_floor(
+        "cpu", [*found, numbered(0.03, range(5, 100)), RoundSeconds((), (), ())]
+    )
     assert made.relative == pytest.approx(0.03, abs=0.003)
     assert made.source == "5 identical kernels on both sides, today"
 

@@ -13,10 +13,17 @@ from scipy.stats import ttest_1samp
 
 from perfcli.model import Round, Turn
 from perfcli.stats import paired, series
-from perfcli.stats.series import Series, _align, _calm_rounds, join, seconds_spent, step_series
+from perfcli.stats.series import (
+    RoundSeconds,
+    _align,
+    _calm_rounds,
+    join,
+    seconds_spent,
+    step_series,
+)
 
 
-def pairs(count: int, between: float, *, each: int = 40, seed: int = 0) -> Series:
+def pairs(count: int, between: float, *, each: int = 40, seed: int = 0) -> RoundSeconds:
     """Pairs of processes that differ by chance (standard deviation ``between``), +2 % in truth."""
     dice = random.Random(seed)
     head, processes = [], []
@@ -25,7 +32,7 @@ def pairs(count: int, between: float, *, each: int = 40, seed: int = 0) -> Serie
         for _ in range(each):
             head.append(math.exp(math.log(1.02) + bias + dice.gauss(0, 0.02)))
             processes.append(process)
-    return Series((1.0,) * len(head), tuple(head), tuple(processes))
+    return RoundSeconds((1.0,) * len(head), tuple(head), tuple(processes))
 
 
 def test_one_pair_is_judged_over_its_rounds() -> None:
@@ -60,18 +67,18 @@ def test_more_rounds_do_not_hide_that_processes_differ() -> None:
 
 
 def test_a_single_round_is_a_pair_too() -> None:
-    made = Series((1.0, 1.0, 1.0), (1.01, 1.02, 1.03), (0, 1, 2))
+    made = RoundSeconds((1.0, 1.0, 1.0), (1.01, 1.02, 1.03), (0, 1, 2))
     found = series.estimate(made)
     assert found.ratio == pytest.approx(1.02, abs=1e-4)
     assert found.low is not None
 
 
 def test_pairs_that_agree_to_the_last_digit_have_no_interval() -> None:
-    found = series.estimate(Series((1.0,) * 3, (1.5,) * 3, (0, 1, 2)))
+    found = series.estimate(RoundSeconds((1.0,) * 3, (1.5,) * 3, (0, 1, 2)))
     assert found.ratio == pytest.approx(1.5)
     assert found.low is None
     assert "same ratio" in found.why
-    assert series._p_value(Series((1.0,) * 3, (1.5,) * 3, (0, 1, 2))) is None
+    assert series._p_value(RoundSeconds((1.0,) * 3, (1.5,) * 3, (0, 1, 2))) is None
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8])
@@ -83,7 +90,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(count: int) -> None:
     assert 0.92 <= held / 400 <= 0.98
 
 
-def drifting(rounds: int, seed: int, *, swing: float) -> Series:
+def drifting(rounds: int, seed: int, *, swing: float) -> RoundSeconds:
     """One pair whose true ratio is 1, but for what one process has for a while and then loses."""
     dice = random.Random(seed)
     state, head = dice.gauss(0, swing), []
@@ -91,7 +98,7 @@ def drifting(rounds: int, seed: int, *, swing: float) -> Series:
     for _ in range(rounds):
         state = keep * state + math.sqrt(1 - keep * keep) * dice.gauss(0, swing)
         head.append(math.exp(state + dice.gauss(0, 0.03)))
-    return Series((1.0,) * rounds, tuple(head), (0,) * rounds)
+    return RoundSeconds((1.0,) * rounds, tuple(head), (0,) * rounds)
 
 
 def test_many_rounds_of_one_pair_are_judged_by_stretches_of_time() -> None:
@@ -153,8 +160,8 @@ def test_from_64_rounds_on_one_pair_is_judged_by_stretches() -> None:
     assert (many.ratio, many.rounds) == (math.exp(paired._location(logs)), 64)
 
 
-def one_pair(logs: list[float]) -> Series:
-    return Series((1.0,) * len(logs), tuple(map(math.exp, logs)), (0,) * len(logs))
+def one_pair(logs: list[float]) -> RoundSeconds:
+    return RoundSeconds((1.0,) * len(logs), tuple(map(math.exp, logs)), (0,) * len(logs))
 
 
 def test_p_is_of_the_test_that_belongs_to_the_interval() -> None:
@@ -198,19 +205,19 @@ def test_stretches_that_agree_to_the_last_digit_have_no_interval() -> None:
 
 def test_pairs_that_contradict_each_other_have_no_interval() -> None:
     """Of two pairs, ± 12.7 · s / √2 = 12.7 · d / 2 of their difference: beyond 50 from 7.87 on."""
-    wide = Series((1.0, 1.0), (1.0, math.exp(7.8)), (0, 1))
+    wide = RoundSeconds((1.0, 1.0), (1.0, math.exp(7.8)), (0, 1))
     found = series.estimate(wide)
     assert found.low is not None
     assert found.rounds == 2
-    found = series.estimate(Series((1.0, 1.0), (1.0, math.exp(7.9)), (0, 1)))
+    found = series.estimate(RoundSeconds((1.0, 1.0), (1.0, math.exp(7.9)), (0, 1)))
     assert (found.low, found.why) == (None, "the pairs of processes do not agree")
     assert found.ratio == pytest.approx(math.exp(3.95))
     assert found.rounds == 2
 
 
 def test_nothing_measured_has_nothing_to_say() -> None:
-    assert series.estimate(Series((), (), ())).why == "no round was measured"
-    assert series._p_value(Series((), (), ())) is None
+    assert series.estimate(RoundSeconds((), (), ())).why == "no round was measured"
+    assert series._p_value(RoundSeconds((), (), ())) is None
 
 
 # --- which rounds count ----------------------------------------------------------------------
@@ -247,8 +254,8 @@ def test_a_round_is_calm_where_both_sides_are() -> None:
 def test_a_series_of_steps_has_both_clocks() -> None:
     kernels = replace(step_round(7), kind="kernels")
     found = step_series([step_round(0), step_round(1), kernels])
-    assert found == Series((1.0, 2.0), (2.0, 4.0), (0, 1), 0, (0, 1))
-    assert step_series([step_round(0)], wall=True) == Series((1.0,), (4.0,), (0,), 0, (0,))
+    assert found == RoundSeconds((1.0, 2.0), (2.0, 4.0), (0, 1), 0, (0, 1))
+    assert step_series([step_round(0)], wall=True) == RoundSeconds((1.0,), (4.0,), (0,), 0, (0,))
 
 
 def test_rounds_that_one_side_does_not_know_are_dropped_and_counted() -> None:
@@ -258,13 +265,13 @@ def test_rounds_that_one_side_does_not_know_are_dropped_and_counted() -> None:
         lambda r: None if r.number == 1 else 1.0,
         lambda r: None if r.number in (1, 3) else 2.0,
     )
-    assert found == Series((1.0, 1.0), (2.0, 2.0), (0, 0), 2, (0, 2))
-    assert join([], lambda r: 1.0, lambda r: 1.0) == Series((), (), (), 0, ())
-    assert join(rounds, lambda r: None, lambda r: 1.0) == Series((), (), (), 4, ())
+    assert found == RoundSeconds((1.0, 1.0), (2.0, 2.0), (0, 0), 2, (0, 2))
+    assert join([], lambda r: 1.0, lambda r: 1.0) == RoundSeconds((), (), (), 0, ())
+    assert join(rounds, lambda r: None, lambda r: 1.0) == RoundSeconds((), (), (), 4, ())
 
 
-def numbered(*numbers: int, dropped: int = 0) -> Series:
-    return Series(
+def numbered(*numbers: int, dropped: int = 0) -> RoundSeconds:
+    return RoundSeconds(
         tuple(float(n) for n in numbers),
         tuple(10.0 * n for n in numbers),
         tuple(n % 2 for n in numbers),
@@ -274,15 +281,15 @@ def numbered(*numbers: int, dropped: int = 0) -> Series:
 
 
 def test_several_series_are_cut_to_what_all_have() -> None:
-    found = _align([numbered(1, 2, 3, dropped=5), numbered(3, 1), Series((), (), ())])
+    found = _align([numbered(1, 2, 3, dropped=5), numbered(3, 1), RoundSeconds((), (), ())])
     assert found == [numbered(1, 3, dropped=5), numbered(3, 1)]
     assert _align([numbered(1), numbered(2)]) == []
     assert _align([]) == []
-    assert _align([Series((), (), ())]) == []
+    assert _align([RoundSeconds((), (), ())]) == []
 
 
 def test_series_without_numbers_are_held_together_by_their_processes() -> None:
-    bare = Series((1.0, 2.0), (1.0, 2.0), (0, 1))
+    bare = RoundSeconds((1.0, 2.0), (1.0, 2.0), (0, 1))
     assert _align([bare, bare]) == [bare, bare]
     assert _align([bare, replace(bare, processes=(0, 0))]) == []
     assert _align([bare, numbered(4, 5)]) == [bare, numbered(4, 5)]

@@ -10,7 +10,7 @@ import pytest
 from perfcli.model import Floor, TimeChange, TimeVerdict
 from perfcli.stats import timing, verdict
 from perfcli.stats.paired import Estimate
-from perfcli.stats.series import Series
+from perfcli.stats.series import RoundSeconds
 
 FLOOR = 0.015
 
@@ -49,14 +49,16 @@ def test_the_reason_names_the_interval_and_the_floor() -> None:
 
 
 def test_six_rounds_show_an_interval_and_decide_nothing() -> None:
-    made = verdict.judge_change(Series((1.0,) * 6, (2.0, 2.1, 2.2, 2.3, 2.4, 2.5), (0,) * 6), FLOOR)
+    made = verdict.judge_change(
+        RoundSeconds((1.0,) * 6, (2.0, 2.1, 2.2, 2.3, 2.4, 2.5), (0,) * 6), FLOOR
+    )
     assert made.low is not None
     assert made.verdict == "unsure"
     assert made.why == "6 rounds are too few for 99 %"
 
 
 def test_nothing_measured_is_unsure() -> None:
-    made = verdict.judge_change(Series((), (), ()), FLOOR)
+    made = verdict.judge_change(RoundSeconds((), (), ()), FLOOR)
     assert made == TimeChange(None, None, why="no round was measured")
 
 
@@ -65,7 +67,7 @@ def test_planted_changes(change: float) -> None:
     dice = random.Random(5)
     base = tuple(0.01 * dice.lognormvariate(0, 0.05) for _ in range(900))
     head = tuple(0.01 * (1 + change) * dice.lognormvariate(0, 0.05) for _ in range(900))
-    made = verdict.judge_change(Series(base, head, (0,) * 900), FLOOR)
+    made = verdict.judge_change(RoundSeconds(base, head, (0,) * 900), FLOOR)
     assert made.verdict == {0.0: "same", 0.03: "slower", -0.03: "faster"}[change]
     assert made.base == pytest.approx(0.01, rel=0.02)
     assert made.p is not None
@@ -107,7 +109,7 @@ def test_seconds_of_both_sides_agree_with_the_ratio() -> None:
     base were the slower side, though head is in nearly all rounds."""
     base = (1.0,) * 24 + (2.6,) * 25
     head = tuple(1.1 * b for b in base[:40]) + (2.0,) * 9
-    made = verdict.judge_change(Series(base, head, (0,) * 49), FLOOR)
+    made = verdict.judge_change(RoundSeconds(base, head, (0,) * 49), FLOOR)
     assert made.base is not None
     assert made.head is not None
     assert made.delta is not None
@@ -187,18 +189,18 @@ def test_the_margin_is_named_where_it_is_not_the_floor(margin: float | None, wha
 
 
 def test_one_side_alone_has_no_seconds_and_no_ratio_moves_none() -> None:
-    assert verdict._align_medians(Series((1.0,), (), ()), 1.0) == (None, None)
-    assert verdict._align_medians(Series((), (1.0,), ()), 1.0) == (None, None)
-    both = Series((1.0, 2.0, 9.0), (3.0, 4.0, 5.0), (0,) * 3)
+    assert verdict._align_medians(RoundSeconds((1.0,), (), ()), 1.0) == (None, None)
+    assert verdict._align_medians(RoundSeconds((), (1.0,), ()), 1.0) == (None, None)
+    both = RoundSeconds((1.0, 2.0, 9.0), (3.0, 4.0, 5.0), (0,) * 3)
     assert verdict._align_medians(both, None) == (2.0, 4.0)
     assert verdict._align_medians(both, 8.0) == pytest.approx((math.sqrt(1.0), math.sqrt(64.0)))
 
 
 def test_p_stands_beside_an_interval_only() -> None:
     ratios = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6)
-    made = verdict.judge_change(Series((1.0,) * 6, ratios, (0,) * 6), FLOOR)
+    made = verdict.judge_change(RoundSeconds((1.0,) * 6, ratios, (0,) * 6), FLOOR)
     assert made.p == pytest.approx(2 / 64)
-    few = verdict.judge_change(Series((1.0,) * 5, ratios[:5], (0,) * 5), FLOOR)
+    few = verdict.judge_change(RoundSeconds((1.0,) * 5, ratios[:5], (0,) * 5), FLOOR)
     assert few.low is None
     assert few.p is None
     assert few.ratio is not None
@@ -206,7 +208,7 @@ def test_p_stands_beside_an_interval_only() -> None:
 
 def test_a_step_is_judged_by_floor_margin_and_seconds() -> None:
     heads = tuple(1.02 + n * 1e-5 for n in range(40))
-    steps = Series((1.0,) * 40, heads, (0,) * 40)
+    steps = RoundSeconds((1.0,) * 40, heads, (0,) * 40)
     assert verdict.judge_step(steps, 1.0, Floor(0.04, "")).verdict == "same"
     assert verdict.judge_step(steps, 1.0, Floor(0.04, "", margin=0.015)).verdict == "unsure"
     assert verdict.judge_step(steps, 1.0, Floor(0.01, "")).verdict == "slower"

@@ -10,7 +10,7 @@ import pytest
 from perfcli.errors import Interrupted, WrongResult
 from perfcli.model import StepCode
 from perfcli.workflow import early
-from perfcli.workflow.bench import Subject
+from perfcli.workflow.bench import MeasuredScenario
 from perfcli.workflow.early import EarlyRounds
 
 SOFTMAX = StepCode("softmax", {"rows": 8}, "one")
@@ -69,7 +69,7 @@ def test_the_runs_are_named_as_they_will_be(
     assert made.is_due()
     made.run()
     found: Any = made.result()
-    assert found == Subject(named, {"rows": 8}, "id-a", "id-b")
+    assert found == MeasuredScenario(named, {"rows": 8}, "id-a", "id-b")
 
 
 @pytest.mark.parametrize("error", [WrongResult("off"), Interrupted("interrupted")])

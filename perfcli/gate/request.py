@@ -31,7 +31,7 @@ class NoBase(PerfcliError):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class GateRequest:
     """Says what is asked of all checks."""
 
     config: Config
@@ -55,7 +55,7 @@ class Against:
     """Measures it once more, in fresh processes; None where nothing is measured."""
 
 
-CompareCheck: TypeAlias = Callable[[Check, Order], Against]
+CompareCheck: TypeAlias = Callable[[Check, GateRequest], Against]
 
 
 @dataclass(frozen=True, slots=True)
