@@ -16,12 +16,10 @@ import triton.language as tl
 
 from .._overlap import await_previous, start_next
 from .._words import opaque, pack, unpack
-from .exchange import MISSING, await_words
 from .lanes import (
     element_of,
     has_column,
     lead_of,
-    load_tile,
     load_tiles,
     load_weights,
     own,
@@ -35,11 +33,6 @@ from .lanes import (
 @triton.jit
 def _add_pairs(a, b, c, d):
     return a + c, b + d
-
-
-@triton.jit
-def _add_told(a, b, missing, c, d, others_missing):
-    return a + c, b + d, missing + others_missing
 
 
 @triton.jit
@@ -100,81 +93,13 @@ def _add_tile(
 
 
 @triton.jit
-def _sum_pairs(one, two):
-    one, two = tl.reduce((one, two), 1, _add_pairs)
-    return tl.sum(one, axis=0), tl.sum(two, axis=0)
-
-
-@triton.jit
-def _sums_of_part(
-    x, dy, weight, row, part, mean, lead, end, tiles,
-    COLUMNS: tl.constexpr, STRIDE: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
-    SPACING: tl.constexpr, VECTOR: tl.constexpr, PEEL: tl.constexpr, MEAN: tl.constexpr,
-    HALVES: tl.constexpr,
-):  # fmt: skip
-    """Return the pair that the program of this part would have told, added in the same order."""
-    KIND: tl.constexpr = x.dtype.element_ty
-    x_at = rows_at(x, row, STRIDE, 1, SPACING, VECTOR, PEEL, HALVES)
-    dy_at = rows_at(dy, row, STRIDE, 1, SPACING, VECTOR, PEEL, HALVES)
-    one = tl.zeros([1, TILE // HALVES], tl.float32)
-    two = tl.zeros([1, TILE // HALVES], tl.float32)
-    for tile in tl.range(tiles):
-        x_tile = load_tile(x_at, True, part, end, tile, CHUNK, TILE, HALVES, "", True)
-        dy_tile = load_tile(dy_at, True, part, end, tile, CHUNK, TILE, HALVES, "", True)
-        one, two = _add_tile(
-            one, two,
-            own(x_tile, part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES, True),
-            own(dy_tile, part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES, True),
-            load_weights(weight, part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES),
-            mean, MEAN, KIND, HALVES,
-        )  # fmt: skip
-    return _sum_pairs(one, two)
-
-
-@triton.jit
-def _told_by_all(
-    seen, mine, x, dy, weight, words, row, mean, lead, end, tiles, parts,
-    COLUMNS: tl.constexpr, STRIDE: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr,
-    SPAN: tl.constexpr, TILE: tl.constexpr, SPACING: tl.constexpr, VECTOR: tl.constexpr,
-    PEEL: tl.constexpr, MEAN: tl.constexpr, HALVES: tl.constexpr, POLLS: tl.constexpr,
-):  # fmt: skip
-    """Return a row's two sums, from the words of all its programs, as they were ``seen`` before.
-    Those that are missing are counted with the sums, so that all warps agree on what follows."""
-    firsts, seconds = unpack(seen)
-    first, second, missing = tl.reduce(
-        (firsts, seconds, (seen == MISSING).to(tl.int32)), 0, _add_told
-    )
-    if missing > 0:
-        told = words + tl.cast(row, tl.int64) * PARTS
-        seen, _ = await_words(told, parts, mine, SPAN, POLLS)
-        firsts, seconds = unpack(seen)
-        first, second, missing = tl.reduce(
-            (firsts, seconds, (seen == MISSING).to(tl.int32)), 0, _add_told
-        )
-        if missing > 0:
-            other = tl.arange(0, SPAN)
-            seen = tl.zeros([SPAN], tl.int64)
-            middle = tl.sum(tl.sum(mean, axis=1), axis=0)
-            for which in tl.range(PARTS):
-                one, two = _sums_of_part(
-                    x, dy, weight, row, which, middle, lead, end, tiles,
-                    COLUMNS, STRIDE, CHUNK, TILE, SPACING, VECTOR, PEEL, MEAN, HALVES,
-                )  # fmt: skip
-                seen = tl.where(other == which, pack(one, two), seen)
-            firsts, seconds = unpack(seen)
-            first, second = tl.reduce((firsts, seconds), 0, _add_pairs)
-    return first, second
-
-
-@triton.jit
 def _finish_rows(
-    xs, dys, more, weights, sums, biases, dx, row, present, part, lead, mean, scale, shift, slope,
-    COLUMNS: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
-    SURE: tl.constexpr, ROWS: tl.constexpr, SPACING: tl.constexpr, VECTOR: tl.constexpr,
-    PEEL: tl.constexpr, RESIDUAL: tl.constexpr, MEAN: tl.constexpr, HALVES: tl.constexpr,
-    OPAQUE: tl.constexpr, HIDDEN: tl.constexpr, WRITE: tl.constexpr,
+    xs, dys, more, weights, sums, biases, dx, row, present, lead, mean, scale, shift, slope,
+    COLUMNS: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr, ROWS: tl.constexpr,
+    SPACING: tl.constexpr, VECTOR: tl.constexpr, PEEL: tl.constexpr, RESIDUAL: tl.constexpr,
+    MEAN: tl.constexpr, HALVES: tl.constexpr, OPAQUE: tl.constexpr, WRITE: tl.constexpr,
 ):  # fmt: skip
-    """Write dx of rows whose sums are known, and return the columns' sums with them. ``HIDDEN``:
+    """Write dx of rows whose sums are known, and return the columns' sums with them. ``OPAQUE``:
     tiles are widened again, not kept as they were widened for the sums, nor weights from row to
     row."""
     KIND: tl.constexpr = dx.dtype.element_ty
@@ -185,10 +110,11 @@ def _finish_rows(
     for tile in tl.static_range(TILES):
         x = xs[tile]
         dy = dys[tile]
-        if HIDDEN:
+        w = weights[tile]
+        if OPAQUE:
             x = opaque(x)
             dy = opaque(dy)
-        w = opaque(weights[tile]) if HIDDEN or (OPAQUE and PEEL) else weights[tile]
+            w = opaque(w)
         out = ()
         for half in tl.static_range(HALVES):
             gradient = element_of(dy, half, KIND, HALVES)
@@ -202,28 +128,28 @@ def _finish_rows(
                 found += element_of(more[tile], half, KIND, HALVES)
             out = out + (found,)
         store_tile(
-            to, ends, out, present, part, lead, tile,
-            COLUMNS, CHUNK, TILE, SURE, ROWS, VECTOR, PEEL, HALVES, KIND, OPAQUE, WRITE,
+            to, ends, out, present, lead, tile,
+            COLUMNS, TILE, ROWS, VECTOR, PEEL, HALVES, KIND, OPAQUE, WRITE,
         )  # fmt: skip
     return new_sums, new_biases
 
 
 @triton.jit
 def _store_partial(
-    partial, sums, part, lead, COLUMNS: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
-    TILES: tl.constexpr, ROWS: tl.constexpr, HALVES: tl.constexpr,
+    partial, sums, lead, COLUMNS: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
+    ROWS: tl.constexpr, HALVES: tl.constexpr,
 ):  # fmt: skip
     """Write a program's sums of its columns."""
     for tile in tl.static_range(TILES):
         found = sums[tile * HALVES]
         if HALVES == 2:
             found = side_by_side(sums[tile * 2], sums[tile * 2 + 1], ROWS, TILE)
-        local = tile * TILE + tl.arange(0, TILE)
-        inside = has_column(part, lead, local, COLUMNS, CHUNK)
-        tl.store(partial + (part * CHUNK + local - lead), tl.sum(found, axis=0), mask=inside)
+        lane = tile * TILE + tl.arange(0, TILE)
+        inside = has_column(lead, lane, COLUMNS)
+        tl.store(partial + (lane - lead), tl.sum(found, axis=0), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "tiles"])
+@triton.jit(do_not_specialize=["rows"])
 def gradient_rows(
     x,
     dy,
@@ -233,17 +159,11 @@ def gradient_rows(
     rstd,
     dx,
     partial,
-    words,
     rows,
-    tiles,
     eps,
     COLUMNS: tl.constexpr,
     STRIDE: tl.constexpr,
-    CHUNK: tl.constexpr,
     GROUPS: tl.constexpr,
-    FIRST: tl.constexpr,
-    PARTS: tl.constexpr,
-    SPAN: tl.constexpr,
     TILE: tl.constexpr,
     TILES: tl.constexpr,
     ROWS: tl.constexpr,
@@ -255,123 +175,62 @@ def gradient_rows(
     RESIDUAL: tl.constexpr,
     MEAN: tl.constexpr,
     OPAQUE: tl.constexpr,
-    POLLS: tl.constexpr,
     OVERLAP: tl.constexpr,
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """Compute all gradients in one pass: ``PARTS`` persistent programs per row, each with ``CHUNK``
-    lanes in ``TILES`` tiles of ``ROWS`` rows (see ``lanes``), add up the weight's gradient over all
-    of their rows and write one partial sum.
-
-    Several programs of a row are a row behind: each tells its sums of a row, then finishes the row
-    before, whose sums the others told while it read this one. ``SPAN`` words, more than there are
-    programs of a row, are loaded before it adds up its own, and only those that are missing then
-    are waited for. ``tiles`` is ``TILES``, as a number that the compiler does not know.
-    """
+    """Compute all gradients in one pass: ``GROUPS`` persistent programs take ``ROWS`` whole rows at
+    a time, in ``TILES`` tiles (see ``lanes``), add up the weight's gradient over all of their rows
+    and write one partial sum each."""
     KIND: tl.constexpr = x.dtype.element_ty
     WIDE: tl.constexpr = TILE // HALVES
-    SURE: tl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
-    group = FIRST + tl.program_id(0) // PARTS
-    part = tl.program_id(0) % PARTS
+    group = tl.program_id(0)
     lead, end = lead_of(group, COLUMNS, STRIDE, SPACING, VECTOR, PEEL)
     weights = ()
     sums = ()
-    last_x = ()
-    last_dy = ()
     for tile in tl.static_range(TILES):
-        weights = weights + (
-            load_weights(weight, part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES),
-        )
+        weights = weights + (load_weights(weight, lead, tile, COLUMNS, TILE, PEEL, HALVES),)
         for half in tl.static_range(HALVES):  # noqa: B007
             sums = sums + (tl.zeros([ROWS, WIDE], tl.float32),)
-        if PARTS > 1:
-            nothing = tl.zeros([ROWS, WIDE], tl.int32 if HALVES == 2 else KIND)
-            last_x = last_x + (nothing,)
-            last_dy = last_dy + (nothing,)
     biases = sums if MEAN else ()
-    last_mu = tl.zeros([ROWS, 1], tl.float32)
-    last_sigma = tl.zeros([ROWS, 1], tl.float32)
     items = SPACING * tl.cdiv(tl.cdiv(rows, SPACING), ROWS)
-    drained = items + GROUPS if PARTS > 1 else items
-    if PARTS > 1:
-        await_previous(OVERLAP)
-    for item in tl.range(group, drained, GROUPS, num_stages=STAGES):
+    for item in tl.range(group, items, GROUPS, num_stages=STAGES):
         first_row, row, present = rows_of(item, rows, ROWS, SPACING)
         mu, sigma = _statistics(mean, rstd, row, present, MEAN)
         at = rows_at(x, first_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
-        xs = load_tiles(at, present, part, end, CHUNK, TILE, TILES, SURE, HALVES, READ)
+        xs = load_tiles(at, present, end, COLUMNS, TILE, TILES, HALVES, READ)
         at = rows_at(dy, first_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
-        dys = load_tiles(at, present, part, end, CHUNK, TILE, TILES, SURE, HALVES, READ)
-        done_row = first_row
-        done = present
-        seen = tl.zeros([SPAN], tl.int64)
-        if PARTS > 1:
-            done_row, _, done = rows_of(tl.maximum(item - GROUPS, 0), rows, ROWS, SPACING)
-            done = done & (item >= GROUPS)
-            there = (item >= GROUPS) & (done_row < rows)
-            if there:  # below a condition, as Triton's pipeliner takes all loads that are not
-                told = words + tl.cast(done_row, tl.int64) * PARTS
-                other = tl.arange(0, SPAN)
-                seen = tl.load(told + other, mask=other < PARTS, other=0, volatile=True)
+        dys = load_tiles(at, present, end, COLUMNS, TILE, TILES, HALVES, READ)
         more = ()
         if RESIDUAL:
-            at = rows_at(dsum, done_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
-            more = load_tiles(at, done, part, end, CHUNK, TILE, TILES, SURE, HALVES, READ)
+            at = rows_at(dsum, first_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
+            more = load_tiles(at, present, end, COLUMNS, TILE, TILES, HALVES, READ)
         one = tl.zeros([ROWS, WIDE], tl.float32)
         two = tl.zeros([ROWS, WIDE], tl.float32)
         kept_x = ()
         kept_dy = ()
         for tile in tl.static_range(TILES):
-            x_tile = own(
-                xs[tile], part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES,
-                tile == 0 or (tile + 1) * TILE > SURE,
-            )  # fmt: skip
-            dy_tile = own(
-                dys[tile], part, lead, tile, COLUMNS, CHUNK, TILE, PEEL, HALVES,
-                tile == 0 or (tile + 1) * TILE > SURE,
-            )  # fmt: skip
+            x_tile = own(xs[tile], lead, tile, COLUMNS, TILE, PEEL, HALVES)
+            dy_tile = own(dys[tile], lead, tile, COLUMNS, TILE, PEEL, HALVES)
             w = opaque(weights[tile]) if OPAQUE else weights[tile]  # not widened once for all rows
             one, two = _add_tile(one, two, x_tile, dy_tile, w, mu, MEAN, KIND, HALVES)
             kept_x = kept_x + (x_tile,)
             kept_dy = kept_dy + (dy_tile,)
-        if PARTS > 1:
-            first, second = _sum_pairs(one, two)
-            mine = pack(first, second)
-            told = words + tl.cast(first_row, tl.int64) * PARTS + part
-            tl.atomic_xchg(told, mine, mask=first_row < rows, sem="relaxed")
-            first, second = _told_by_all(
-                seen, mine, x, dy, weight, words, done_row, last_mu, lead, end, tiles,
-                tl.where(there, PARTS, 0), COLUMNS, STRIDE, CHUNK, PARTS, SPAN, TILE, SPACING,
-                VECTOR, PEEL, MEAN, HALVES, POLLS,
-            )  # fmt: skip
-            scale, shift, slope = _terms(first, second, last_sigma, eps, done, COLUMNS, MEAN)
-            sums, biases = _finish_rows(
-                last_x, last_dy, more, weights, sums, biases, dx, done_row, done, part, lead,
-                last_mu, scale, shift, slope, COLUMNS, CHUNK, TILE, TILES, SURE, ROWS, SPACING,
-                VECTOR, PEEL, RESIDUAL, MEAN, HALVES, OPAQUE, False, WRITE,
-            )  # fmt: skip
-            last_x = kept_x
-            last_dy = kept_dy
-            if MEAN:
-                last_mu = mu
-                last_sigma = sigma
-        else:
-            one, two = tl.reduce((one, two), 1, _add_pairs)
-            scale, shift, slope = _terms(
-                one[:, None], two[:, None], sigma, eps, present, COLUMNS, MEAN
-            )
-            sums, biases = _finish_rows(
-                kept_x, kept_dy, more, weights, sums, biases, dx, first_row, present, part, lead,
-                mu, scale, shift, slope, COLUMNS, CHUNK, TILE, TILES, SURE, ROWS, SPACING,
-                VECTOR, PEEL, RESIDUAL, MEAN, HALVES, OPAQUE, OPAQUE, WRITE,
-            )  # fmt: skip
+        one, two = tl.reduce((one, two), 1, _add_pairs)
+        scale, shift, slope = _terms(
+            one[:, None], two[:, None], sigma, eps, present, COLUMNS, MEAN
+        )
+        sums, biases = _finish_rows(
+            kept_x, kept_dy, more, weights, sums, biases, dx, first_row, present, lead,
+            mu, scale, shift, slope, COLUMNS, TILE, TILES, ROWS, SPACING,
+            VECTOR, PEEL, RESIDUAL, MEAN, HALVES, OPAQUE, WRITE,
+        )  # fmt: skip
     start_next(OVERLAP)
     to = partial + tl.cast(group, tl.int64) * COLUMNS
-    _store_partial(to, sums, part, lead, COLUMNS, CHUNK, TILE, TILES, ROWS, HALVES)
+    _store_partial(to, sums, lead, COLUMNS, TILE, TILES, ROWS, HALVES)
     if MEAN:
         to += tl.cast(GROUPS, tl.int64) * COLUMNS
-        _store_partial(to, biases, part, lead, COLUMNS, CHUNK, TILE, TILES, ROWS, HALVES)
+        _store_partial(to, biases, lead, COLUMNS, TILE, TILES, ROWS, HALVES)
 
 
 @triton.jit(do_not_specialize=["rows"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
+from . import ring_plan
 from .blocks import (
     ITEM_BYTES,
     Blocks,
@@ -16,7 +17,7 @@ from .blocks import (
     step,
     vector,
 )
-from .cuts import LINE, choose, estimate_seconds, groups, persistent
+from .cuts import LINE, choose, estimate_seconds, groups, persistent, say_reached
 
 CACHED = 0.3
 """The price of a byte from the L2 cache, where one from memory is 1."""
@@ -26,13 +27,15 @@ SUM_ELEMENTS = 8192
 
 def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan | None:
     """Return the launches of the best way, or of ``variant``; None where it cuts no such rows."""
-    found = None if variant == "split" else choose(problem, target, variant)
-    if found is not None:
-        blocks, reached, why = found
-        seconds = estimate_seconds(problem, target, reached, 3 if blocks.parts > 1 else 2)
+    whole = choose(problem, target) if variant in (None, "fused") else None
+    shared = ring_plan.choose(problem, target) if variant in (None, "ring") else None
+    best = max(filter(None, (whole, shared)), key=lambda each: each[1], default=None)
+    if best is not None:
+        blocks, reached = best
+        seconds = estimate_seconds(problem, target, reached, 2 + (blocks.parts > 1))
         enough = problem.rows >= target.sm_count
         if variant is not None or enough or seconds <= _split_seconds(problem, target):
-            return fused(problem, target, blocks, why)
+            return fused(problem, target, blocks, say_reached(blocks, reached))
     if variant not in (None, "split"):
         return None
     why = "asked for" if variant else "few rows: sums of rows, then columns from the L2 cache"
@@ -51,18 +54,25 @@ def _split_seconds(problem: Problem, target: Target) -> float:
 
 
 def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
-    """Plan persistent programs, then the sum of what each of them has added up."""
-    mean, parts = has_mean(problem), blocks.parts
-    under_way = groups(problem, target, blocks)
+    """Plan persistent programs, for whole rows or in a ring, then the sum of what each of them has
+    added up."""
+    mean = has_mean(problem)
     given = {
         "x": True, "dy": True, "dsum": has_residual(problem), "weight": True, "mean": mean,
         "rstd": mean, "dx": True, "partial": True,
     }  # fmt: skip
-    steps = persistent(problem, target, blocks, "gradient_rows", given)
-    workspace = 4 * (1 + mean) * under_way * problem.columns
-    workspace += 8 * problem.rows * parts if parts > 1 else 0
-    made = overlapping([*steps, _sum(problem, target, under_way)])
-    return LaunchPlan(blocks.variant, made, why, workspace)
+    shared = blocks.variant == "ring"
+    if shared:
+        count = ring_plan.groups(problem, target, blocks)
+        steps = ring_plan.launches(problem, target, blocks, "gradient_ring", *names(given))
+    else:
+        count = groups(problem, target, blocks)
+        steps = [persistent(problem, target, blocks, {**given, "rows": True, "eps": True})]
+    workspace = 4 * (1 + mean) * count * problem.columns
+    workspace += 8 * problem.rows * blocks.parts if shared else 0
+    made = overlapping([*steps, _sum(problem, target, count)])
+    portable = split(problem, target, "without Gluon") if shared else None
+    return LaunchPlan(blocks.variant, made, why, workspace, portable=portable)
 
 
 def _sum(problem: Problem, target: Target, count: int) -> KernelLaunch:

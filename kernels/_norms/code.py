@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -51,7 +53,7 @@ def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan)
 def _partial_sums(plan: LaunchPlan) -> int:
     """Return how many sums of the weight's gradient there are to add."""
     for step in plan.launches:
-        if step.function == "gradient_rows":
+        if step.function in ("gradient_rows", "gradient_ring"):
             return int(step.constants["GROUPS"] or 0)
         if step.function == "gradient_columns":
             return step.grid[1]
@@ -79,10 +81,14 @@ def descriptor(rows: Tensor, constants: Mapping[str, Any]) -> Any:
     return TensorDescriptor.from_tensor(lines, [constants["ROWS"], block // width, width])
 
 
-def _interpretable(plan: LaunchPlan) -> LaunchPlan:
-    """Return the plan for Triton's interpreter, which runs one program after the other and knows no
-    assembly: nobody waits for a program that has not started, and nothing is opaque."""
-    if not triton.knobs.runtime.interpret:
+def _runnable(plan: LaunchPlan) -> LaunchPlan:
+    """Return the plan for this Triton: without Gluon where it has none. Its interpreter runs one
+    program after the other and knows no assembly: nobody waits for a program that has not started,
+    and nothing is opaque."""
+    interpret = triton.knobs.runtime.interpret
+    if plan.portable is not None and (interpret or find_spec("triton.experimental.gluon") is None):
+        plan = plan.portable
+    if not interpret:
         return plan
     simple = {"POLLS": 1, "OPAQUE": False}
     steps = tuple(
@@ -102,7 +108,9 @@ KERNELS = (rows, tiled, _words, loop, backward)
 
 
 def function(name: str) -> Any:
-    """Return the ``@triton.jit`` function that a launch names."""
+    """Return the ``@triton.jit`` or ``@gluon.jit`` function that a launch names."""
+    if name == "gradient_ring":
+        return import_module(".ring", __package__).gradient_ring
     for module in KERNELS:
         if hasattr(module, name):
             return getattr(module, name)
@@ -221,6 +229,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         PerfcliError: a tensor's shape, strides or dtype are not the problem's.
     """
     _check(problem, tensors)
+    plan = _runnable(plan)
     x = tensors["x"]
     outputs = {name: _make(problem, name, x, plan) for name in output_names(problem)}
     values: dict[str, Any] = {
@@ -233,7 +242,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     values["total"] = outputs.get("sum")
     values["source"] = outputs.get("sum", x)
     _describe(plan, values)
-    launch(sys.modules[__name__], _interpretable(plan), values)
+    launch(sys.modules[__name__], plan, values)
     return outputs
 
 

@@ -1,4 +1,4 @@
-"""Cuts rows among persistent programs: which of them hold what of a row, and of the weight's
+"""Cuts rows into tiles of persistent programs, which hold whole rows and sums of the weight's
 gradient. Pure.
 
 The choice follows from the device: every way to cut the rows whose registers and shared memory fit
@@ -17,15 +17,12 @@ from perfcli.model import KernelLaunch, Problem, Target
 
 from .blocks import (
     ITEM_BYTES,
-    POLLS,
     Blocks,
     _peels,
-    _power_of_two,
     _round_up,
     _rows_are_aligned,
     has_mean,
     has_residual,
-    mark_missing,
     names,
     step,
     vector,
@@ -36,21 +33,14 @@ LATENCY = 1.5e-6
 LAUNCH = 2e-6
 """Seconds that one more launch costs."""
 LINE = 64
-"""Programs of a row begin at multiples of as many columns."""
-REGISTERS = {
-    (2, False): (60, 2.5, 8, 1.0),
-    (2, True): (75, 3.5, 0, 1.0),
-    (4, False): (54, 4.0, 0, 1.0),
-    (4, True): (64, 6.0, 0, 1.0),
-}
-"""Registers of a thread by bytes of a word's element and whether several programs share a row: its
-own and those for each element, and what a norm with a mean takes besides. Such that ptxas 12.8
-spills next to nothing for sm_90, with 8 to 56 elements (32 of float32)."""
+"""Tiles have at least as many columns, and programs of a row begin at multiples of as many."""
+REGISTERS = {2: (60, 2.5, 8, 1.0), 4: (54, 4.0, 0, 1.0)}
+"""Registers of a thread by bytes of a word's element: its own and those for each element, and what
+a norm with a mean takes besides. Such that ptxas 12.8 spills next to nothing for sm_90, with 8 to
+56 elements (32 of float32)."""
 WAIT, BARRIER, WIDTH = 0.16e-6, 0.07e-6, 0.29e-6
 """Seconds of a round that any program waits, those of one whose warps wait for each other, and
 those for each 256 of its threads."""
-EXCHANGE, TELLING = 1.0e-6, 2.6e-9
-"""Seconds of a round that programs wait for the sums of others, and those for each of them."""
 ELEMENT, SERIAL = 0.8e-9, 6e-9
 """Seconds for each element of a thread: for each warp of its multiprocessor, and of its own."""
 MEAN_WORK = 0.17
@@ -62,9 +52,6 @@ PARTIAL = 2.4
 programs end, and read by a kernel of its own."""
 SHORT = 128
 """Rows of fewer vectors of 16 bytes are taken several at a time."""
-WHOLE = 1.3
-"""By how much more a row that is shared has to promise than one that is not: where both fit, whole
-rows were faster at every width that was timed."""
 MOST_TILES = 8
 IDLE = 0.1
 """What lanes without a column cost, of those with one, in rows of more than two tiles."""
@@ -72,14 +59,13 @@ MOST_PROGRAMS = 8
 
 
 def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
-    """Return about how many registers a thread needs without spills: for inputs and weights, the
-    row before where several programs share a row, gradients' sums, and what is on its way between
-    them."""
+    """Return about how many registers a thread needs without spills: for inputs and weights,
+    gradients' sums, and what is on its way between them."""
     elements = _elements(blocks)
     item = ITEM_BYTES[problem.dtype]
-    own, each, own_mean, each_mean = REGISTERS[4 // halves(problem), blocks.parts > 1]
+    own, each, own_mean, each_mean = REGISTERS[4 // halves(problem)]
     if _peels(problem):
-        own += max(8, elements * 3 // 2 - 20) + 8 * (blocks.parts > 1)
+        own += max(8, elements * 3 // 2 - 20)
     if target.capability != (9, 0):  # sm_80 spills 2 words, sm_100 16, where sm_90 spills none
         own += 24
     if has_mean(problem):
@@ -106,21 +92,22 @@ def spacing_of(problem: Problem) -> int:
     return wide // gcd(problem.stride, wide) if _peels(problem) else 1
 
 
-def _lanes(problem: Problem) -> int:
+def lanes_of(problem: Problem) -> int:
     """Return the columns of a row, with those of its neighbours that come along: whole words of 16
     bytes, as a mask that ends within one makes all loads under it narrow."""
     beside = vector(problem) - 1 if _peels(problem) else 0
     return _round_up(problem.columns + beside, vector(problem))
 
 
-def _inputs(problem: Problem) -> int:
+def inputs_of(problem: Problem) -> int:
+    """Return how many matrices are read."""
     return 2 + has_residual(problem)
 
 
 def _shared(problem: Problem, blocks: Blocks) -> int:
     """Return the bytes of tiles that the loop over rows fetches ahead."""
     tile = blocks.rows * blocks.tile * blocks.tiles * ITEM_BYTES[problem.dtype]
-    return (blocks.stages - 1) * _inputs(problem) * tile
+    return (blocks.stages - 1) * inputs_of(problem) * tile
 
 
 def _most_per_sm(problem: Problem, target: Target, blocks: Blocks) -> int:
@@ -139,23 +126,10 @@ def _most_per_sm(problem: Problem, target: Target, blocks: Blocks) -> int:
 
 
 def groups(problem: Problem, target: Target, blocks: Blocks) -> int:
-    """Return in how many groups programs take rows: one program each, or the several of a row. Of
-    rows that start anywhere, as many groups for each kind, in turns where not all are resident."""
-    resident = _resident_groups(target, blocks)
+    """Return how many programs take rows; of rows that start anywhere, as many for each kind."""
     spacing = spacing_of(problem)
-    if not resident:
-        return 0
-    return min(_items(problem, blocks), max(resident // spacing, 1) * spacing)
-
-
-def _resident_groups(target: Target, blocks: Blocks) -> int:
-    return blocks.per_sm * target.sm_count // blocks.parts
-
-
-def _turns(problem: Problem, target: Target, blocks: Blocks) -> int:
-    """Return in how many launches the groups run: programs of a row wait for each other, so that
-    all of a launch are resident."""
-    return -(-groups(problem, target, blocks) // _resident_groups(target, blocks))
+    resident = max(blocks.per_sm * target.sm_count // spacing, 1) * spacing
+    return min(_items(problem, blocks), resident)
 
 
 def _items(problem: Problem, blocks: Blocks) -> int:
@@ -165,55 +139,45 @@ def _items(problem: Problem, blocks: Blocks) -> int:
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return about which share of the memory's bandwidth is reached: a round of programs, a row
-    each or a part of it, lasts as long as its transfers or as what a program does besides, waiting
-    included (fitted to 91 launches of 20 problems, most of them off by less than 4 percent: H200,
-    triton 3.6, 2026-11-23)."""
+    each, lasts as long as its transfers or as what a program does besides, waiting included (fitted
+    to 91 launches of 20 problems, most of them off by less than 4 percent: H200, triton 3.6,
+    2026-11-23)."""
     under_way = groups(problem, target, blocks)
-    if not under_way:
-        return 0.0
-    item, reads = ITEM_BYTES[problem.dtype], _inputs(problem)
+    item, reads = ITEM_BYTES[problem.dtype], inputs_of(problem)
     matrices = reads + 1
     per_sm_bandwidth = target.bandwidth / target.sm_count
-    share = blocks.per_sm * blocks.rows * chunk_of(problem, blocks.parts) * item
-    turns = _turns(problem, target, blocks)
-    rounds = -(-_items(problem, blocks) // under_way) * turns
-    slots = rounds * blocks.per_sm * target.sm_count
-    busy = _items(problem, blocks) * blocks.parts / slots
+    share = blocks.per_sm * blocks.rows * lanes_of(problem) * item
+    slots = -(-_items(problem, blocks) // under_way) * blocks.per_sm * target.sm_count
+    busy = _items(problem, blocks) / slots
     ahead = max(blocks.stages - 1, 0.25) * share * reads
     flight = min(1.0, ahead / (per_sm_bandwidth * LATENCY * reads / matrices))
     moves = share * matrices / per_sm_bandwidth
     besides = _seconds_besides(problem, target, blocks)
     round_ = pow(pow(moves, OVERLAPPED) + pow(besides, OVERLAPPED), 1 / OVERLAPPED)
-    moved = matrices * problem.elements * item
-    partial = (turns - 1) * 2 * LAUNCH * target.bandwidth / moved
-    partial += PARTIAL * 8 * (1 + has_mean(problem)) * under_way * problem.columns / moved
-    idle = blocks.tile * blocks.tiles * blocks.parts / _lanes(problem) - 1
+    partial = share_of_partials(problem, under_way)
+    idle = blocks.tile * blocks.tiles / lanes_of(problem) - 1
     idle *= IDLE * (blocks.tiles > 2)
     return busy * flight * moves / round_ / (1 + partial) / (1 + idle)
+
+
+def share_of_partials(problem: Problem, count: int) -> float:
+    """Return about how much longer ``count`` partial sums make it, of the time of transfers."""
+    moved = (inputs_of(problem) + 1) * problem.elements * ITEM_BYTES[problem.dtype]
+    return PARTIAL * 8 * (1 + has_mean(problem)) * count * problem.columns / moved
 
 
 def _seconds_besides(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return how long a round takes a program without its transfers."""
     warps = blocks.per_sm * (blocks.threads // target.warp_size)
-    elements = blocks.rows * chunk_of(problem, blocks.parts) / blocks.threads
+    elements = blocks.rows * lanes_of(problem) / blocks.threads
     work = elements * (warps * ELEMENT + SERIAL) * (1 + MEAN_WORK * has_mean(problem))
     waits = WAIT + WIDTH * blocks.threads / 256
-    if blocks.threads > target.warp_size:
-        waits += BARRIER
-    if blocks.parts > 1:
-        waits += EXCHANGE + TELLING * blocks.parts
-    return work + waits
-
-
-def chunk_of(problem: Problem, parts: int) -> int:
-    """Return the columns of one of ``parts`` programs."""
-    lanes = _lanes(problem)
-    return lanes if parts == 1 else _round_up(-(-lanes // parts), LINE)
+    return work + waits + BARRIER * (blocks.threads > target.warp_size)
 
 
 def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     """Yield every way to cut the problem into persistent programs that fit the target."""
-    lanes, wide = _lanes(problem), vector(problem)
+    lanes, wide = lanes_of(problem), vector(problem)
     for threads in (32, 64, 128, 256, 512):
         if threads < target.warp_size:
             continue
@@ -224,75 +188,38 @@ def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
                 yield from _resident(
                     problem, target, Blocks("fused", threads, rows, tile, tiles, read="")
                 )
-        for tiles in range(2, MOST_TILES + 1):
-            tile = threads * wide
-            if lanes > tile * tiles:
-                blocks = Blocks("cooperative", threads, 1, tile, tiles, parts=2)
-                yield from _resident(problem, target, blocks)
 
 
 def _resident(problem: Problem, target: Target, blocks: Blocks) -> Iterator[Blocks]:
-    """Yield the blocks with each number of programs per multiprocessor, with as many stages as fit
-    and, where a row has several programs, as many of them as leave no multiprocessor idle."""
+    """Yield the blocks with each number of programs per multiprocessor, with as many stages as
+    fit."""
     done = 0
     for stages in (3, 2, 1):
         staged = replace(blocks, stages=stages)
         most = _most_per_sm(problem, target, staged)
         for per_sm in range(done + 1, most + 1):
-            made = replace(staged, per_sm=per_sm)
-            if blocks.parts > 1:
-                found = _cooperative(problem, target, made)
-                if found is None:
-                    continue
-                made = found
-            yield made
+            yield replace(staged, per_sm=per_sm)
         done = max(done, most)
 
 
-def _cooperative(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
-    """Return the blocks with as many programs per row as are resident for each of the groups."""
-    fewest = -(-_lanes(problem) // (blocks.tile * blocks.tiles))
-    resident = blocks.per_sm * target.sm_count
-    under_way = min(_items(problem, blocks), resident // fewest)
-    spacing = spacing_of(problem)
-    if under_way > spacing:
-        under_way = under_way // spacing * spacing
-    elif under_way:
-        under_way = -(-spacing // -(-spacing // under_way))
-    else:
-        return None
-    parts = max(fewest, min(resident // under_way, -(-_lanes(problem) // (4 * LINE))))
-    chunk = chunk_of(problem, parts)
-    parts = -(-_lanes(problem) // chunk)
-    return replace(blocks, parts=parts, tiles=-(-chunk // blocks.tile))
+def choose(problem: Problem, target: Target) -> tuple[Blocks, float] | None:
+    """Return the best blocks, and the share of the bandwidth that they reach; None where none
+    fit."""
+    found = [(b, estimate_efficiency(problem, target, b)) for b in candidates(problem, target)]
+    return max(found, key=lambda each: each[1], default=None)
 
 
-def choose(
-    problem: Problem, target: Target, variant: str | None
-) -> tuple[Blocks, float, str] | None:
-    """Return the best blocks, of ``variant`` where one is asked for, the share of the bandwidth
-    that they reach, and why; None where none fit."""
-    best, most = None, 0.0
-    for blocks in candidates(problem, target):
-        if variant not in (None, blocks.variant):
-            continue
-        reached = estimate_efficiency(problem, target, blocks)
-        promise = reached * (1 if blocks.parts > 1 else WHOLE)
-        if best is None or promise > most:
-            best, most = blocks, promise
-    if best is None:
-        return None
-    reached = estimate_efficiency(problem, target, best)
-    why = (
-        f"{best.per_sm} programs of {best.threads} threads per multiprocessor, "
-        f"{best.parts} for each row: about {reached:.0%} of the bandwidth"
+def say_reached(blocks: Blocks, reached: float) -> str:
+    """Return why the blocks were chosen."""
+    return (
+        f"{blocks.per_sm} programs of {blocks.threads} threads per multiprocessor, "
+        f"{blocks.parts} for each row: about {reached:.0%} of the bandwidth"
     )
-    return best, reached, why
 
 
 def estimate_seconds(problem: Problem, target: Target, reached: float, launches: int) -> float:
     """Return about how long launches take that reach a share of the bandwidth."""
-    matrices = _inputs(problem) + 1
+    matrices = inputs_of(problem) + 1
     moved = matrices * problem.elements * ITEM_BYTES[problem.dtype]
     return moved / target.bandwidth / max(reached, 1e-3) + launches * LAUNCH
 
@@ -305,33 +232,20 @@ def halves(problem: Problem) -> int:
 
 
 def persistent(
-    problem: Problem, target: Target, blocks: Blocks, function: str, given: Mapping[str, bool]
-) -> list[KernelLaunch]:
-    """Return the launches of persistent programs: words that nobody has told yet where several
-    share a row, then the programs; ``given`` says which arguments of theirs are there."""
-    parts = blocks.parts
-    there = {**given, "words": parts > 1, "rows": True, "tiles": parts > 1, "eps": True}
-    every, turns = groups(problem, target, blocks), _turns(problem, target, blocks)
-    each = -(-every // turns)
+    problem: Problem, target: Target, blocks: Blocks, given: Mapping[str, bool]
+) -> KernelLaunch:
+    """Return the launch of persistent programs; ``given`` says which arguments are there."""
+    count = groups(problem, target, blocks)
     made = step(
-        problem, target, blocks, function, (each * parts, 1, 1), *names(there),
-        COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=chunk_of(problem, parts),
-        GROUPS=every, FIRST=0, PARTS=parts, SPAN=max(_power_of_two(parts), blocks.threads),
+        problem, target, blocks, "gradient_rows", (count, 1, 1), *names(given),
+        COLUMNS=problem.columns, STRIDE=problem.stride, GROUPS=count,
         TILE=blocks.tile, TILES=blocks.tiles, ROWS=blocks.rows, SPACING=spacing_of(problem),
         VECTOR=vector(problem), PEEL=_peels(problem), HALVES=halves(problem),
         STAGES=blocks.stages,
-        RESIDUAL=has_residual(problem), MEAN=has_mean(problem), POLLS=POLLS,
+        RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
         OVERLAP=target.overlaps_launches, READ=blocks.read, WRITE=blocks.write,
     )  # fmt: skip
     if target.vendor == "nvidia":
         made = replace(made, maxnreg=most_registers(target, blocks))
-    launched = [
-        replace(
-            made,
-            grid=(min(each, every - first) * parts, 1, 1),
-            constants={**made.constants, "FIRST": first},
-        )
-        for first in range(0, every, each)
-    ]
-    return [*([mark_missing(problem, target, parts)] if parts > 1 else []), *launched]
+    return made

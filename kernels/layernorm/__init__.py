@@ -117,10 +117,15 @@ FAMILY = KernelFamily(
         KernelVariant(
             "cooperative",
             "a row over several blocks that exchange their sums, read once",
-            (*FORWARD, *BACKWARD),
+            FORWARD,
         ),
         KernelVariant(
             "fused", "dx and dw in one persistent pass; partial sums added afterwards", BACKWARD
+        ),
+        KernelVariant(
+            "ring",
+            "a row over several blocks, which keep their parts of several rows in shared memory",
+            BACKWARD,
         ),
         KernelVariant("split", "a row over many blocks, in two launches", BACKWARD),
     ),

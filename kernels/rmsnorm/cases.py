@@ -9,7 +9,7 @@ from __future__ import annotations
 from perfcli.model import Case, Data, Problem
 
 FORWARD = ("two-read", "full-tile", "register-tiled", "cooperative", "split")
-BACKWARD = ("fused", "cooperative", "split")
+BACKWARD = ("fused", "ring", "split")
 BACKWARD_SIZES = (
     (1, 1192, "bfloat16"),
     (199, 2760, "float32"),

@@ -87,8 +87,6 @@ def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Cand
 
 def _source(function: Any, launch: KernelLaunch) -> Any:
     """Return what Triton's launcher would compile for these arguments."""
-    from triton.compiler import ASTSource
-
     given = {**launch.arguments, **dict.fromkeys(launch.constants, "constexpr")}
     unknown = given.keys() - set(function.arg_names)
     missing = [name for name in function.arg_names if name not in given]
@@ -98,12 +96,24 @@ def _source(function: Any, launch: KernelLaunch) -> Any:
             f"{missing or 'nothing'} and has besides {sorted(unknown) or 'nothing'}"
         )
     place = {name: index for index, name in enumerate(function.arg_names)}
-    return ASTSource(
+    return _source_type(function)(
         function,
         {name: given[name] for name in function.arg_names},
         {(place[name],): value for name, value in launch.constants.items()},
         _attributes(function, launch),
     )
+
+
+def _source_type(function: Any) -> Any:
+    """Return the class that Triton's launcher makes sources of: functions written in Gluon have
+    their own."""
+    if getattr(function, "is_gluon", bool)():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        return GluonASTSource
+    from triton.compiler import ASTSource
+
+    return ASTSource
 
 
 def _attributes(function: Any, launch: KernelLaunch) -> dict[tuple[int], list[Any]]:
@@ -140,6 +150,7 @@ def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
         sys.version.split()[0],
         *([] if launch.maxnreg is None else [f"maxnreg {launch.maxnreg}"]),
         *(["overlaps"] if launch.overlaps else []),
+        *(["all at once"] if launch.all_at_once else []),
     ]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return cache_dir / "kernels" / key[:2] / f"{key}.json.z"

@@ -50,6 +50,10 @@ def load_code(module: str, reference: str = "") -> Any:
 
 LAUNCHING = "perfcli.kernels._launching"
 _HEADER = "import triton\nimport triton.language as tl\n"
+_GLUON_HEADER = """from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+"""
 
 
 def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
@@ -120,8 +124,11 @@ def _source_of(function: Any) -> str:
     found: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     _collect(function, found, constants)
-    lines = [_HEADER, *(f"{n} = tl.constexpr({v!r})" for n, v in constants.items()), ""]
-    texts = [f"@triton.jit\n{_text(each)}\n" for each in reversed(found.values())]
+    is_gluon = getattr(function, "is_gluon", bool)()
+    header = _HEADER + _GLUON_HEADER if is_gluon else _HEADER
+    lines = [header, *(f"{n} = tl.constexpr({v!r})" for n, v in constants.items()), ""]
+    decorator = "@gluon.jit" if is_gluon else "@triton.jit"
+    texts = [f"{decorator}\n{_text(each)}\n" for each in reversed(found.values())]
     return "\n".join([*lines, *texts])
 
 

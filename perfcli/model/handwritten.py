@@ -47,17 +47,22 @@ class KernelLaunch:
     overlaps: bool = False
     """It may start before the launch before it has ended, and waits itself for what it needs of
     that: NVIDIA alone, from compute capability 9 on."""
+    all_at_once: bool = False
+    """All of its programs start together or none does, as they wait for each other: NVIDIA alone,
+    which calls it a cooperative launch."""
     shared_bytes: int | None = None
     """What the plan says the compiled kernel takes per block; None where no formula is known."""
 
     @property
     def options(self) -> dict[str, int | bool]:
-        """Return Triton's options. Its AMD backend does not know the last two."""
+        """Return Triton's options. Its AMD backend does not know the last three."""
         found: dict[str, int | bool] = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.maxnreg is not None:
             found["maxnreg"] = self.maxnreg
         if self.overlaps:
             found["launch_pdl"] = True
+        if self.all_at_once:
+            found["launch_cooperative_grid"] = True
         return found
 
 
@@ -72,6 +77,9 @@ class LaunchPlan:
     workspace_bytes: int = 0
     instead_of: str = ""
     """The variant that was asked for and cannot do this problem, with its reason."""
+    portable: LaunchPlan | None = None
+    """What computes the same where Triton has no Gluon, as its interpreter has none; None where no
+    launch needs it."""
 
 
 @dataclass(frozen=True, slots=True)

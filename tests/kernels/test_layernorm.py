@@ -29,10 +29,10 @@ LINES: list[Line] = [
     ("layernorm", 3, 1, HALF, None, None, "normal"),
     *(("layernorm-residual", 2, 603, HALF, None, v, "normal") for v in ("full-tile", "peeled")),
     *(("layernorm-backward", 5, 600, HALF, None, v, "normal") for v in ("fused", "split")),
-    ("layernorm-residual-backward", 2, 1027, "float16", 1035, "cooperative", "normal"),
+    ("layernorm-residual-backward", 2, 1027, "float16", 1035, "fused", "normal"),
     ("layernorm-backward", 9, 603, HALF, None, "fused", "nan"),
     ("layernorm-backward", 8, 760, SINGLE, None, "fused", "large"),
-    ("layernorm-backward", 19, 2603, HALF, None, "cooperative", "normal", *FEW),
+    ("layernorm-backward", 19, 2603, HALF, None, "fused", "normal", *FEW),
     ("layernorm-backward", 0, 192, HALF, None, None, "normal"),
     ("layernorm-backward", 5, 1, SINGLE, None, None, "normal"),
 ]

@@ -16,8 +16,7 @@ NAMED = ("two-read", "full-tile", "register-tiled", "cooperative", "split")
 FORWARD = (None, *NAMED)
 Line = tuple[Any, ...]
 FEW = ("contiguous", 2)
-"""Two multiprocessors: programs have several rows each, in several launches where they start
-anywhere."""
+"""Two multiprocessors: programs have several rows each."""
 
 LINES: list[Line] = [
     *(("rmsnorm", 3, 760, HALF, None, v, "normal") for v in (*NAMED, "tma")),
@@ -36,11 +35,11 @@ LINES: list[Line] = [
     *(
         (operation, rows, columns, dtype, None, variant, "normal")
         for operation in ("rmsnorm-backward", "rmsnorm-residual-backward")
-        for variant in ("fused", "cooperative", "split")
+        for variant in ("fused", "ring", "split")
         for rows, columns, dtype in ((9, 1192, HALF), (3, 1023, SINGLE))
     ),
-    ("rmsnorm-backward", 19, 2603, HALF, None, "cooperative", "normal", *FEW),
-    ("rmsnorm-residual-backward", 9, 2600, SINGLE, None, "cooperative", "normal", *FEW),
+    ("rmsnorm-backward", 19, 2603, HALF, None, "fused", "normal", *FEW),
+    ("rmsnorm-residual-backward", 9, 2600, HALF, None, "fused", "normal", *FEW),
     ("rmsnorm-backward", 2, 8200, HALF, None, None, "normal"),
     ("rmsnorm-backward", 0, 192, HALF, None, None, "normal"),
     ("rmsnorm-backward", 3, 1, HALF, None, None, "normal"),
@@ -106,26 +105,3 @@ def test_strides_that_the_plan_does_not_know_are_refused() -> None:
     plan = family.plan(problem, targets.get("h200"), None)
     with pytest.raises(PerfcliError, match=r"strides \[1, 8\], the problem says"):
         code.run(problem, tensors, plan)
-
-
-def test_programs_of_a_row_tell_their_sums_before_they_wait() -> None:
-    """Triton's pipeliner puts a wait that needs nothing of the row to the front of the loop."""
-    from importlib import import_module
-
-    import triton
-    from triton.backends.compiler import GPUTarget
-
-    from perfcli.handwritten import compiling
-    from perfcli.loading import registry
-    from perfcli.machine import targets
-    from perfcli.model import Problem
-
-    family = registry.family("rmsnorm")
-    problem = Problem("rmsnorm-backward", 4096, 28672)
-    step = family.plan(problem, targets.get("h200"), "cooperative").launches[1]
-    source = compiling._source(import_module(family.code).function(step.function), step)
-    options = step.options
-    text = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ttgir"]
-    loop = text[text.index("scf.for") :]
-    assert "async_copy" in loop
-    assert loop.index("atomic_rmw exch") < loop.index("scf.while")

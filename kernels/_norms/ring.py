@@ -1,0 +1,493 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# mypy: disable-error-code="assignment, var-annotated, attr-defined"
+# ruff: noqa: ANN001, ANN202, C901, RET505, RUF005 (arguments have no Python types; branches are
+# constant)
+"""Streams long rows through shared memory: norms and their gradients, in Gluon, which Triton's own
+pipeliner cannot do (a row has to stay there until its sums are known). Nothing else here uses
+Gluon, which is experimental: seen with triton 3.6 and 3.7.
+
+``PARTS`` persistent programs share each row, and ``GROUPS`` groups of them take rows in turn. A
+program owns the same ``CHUNK`` lanes of all its rows (lanes, ``lead`` and ``PEEL`` as in
+``lanes``). It keeps ``SLOTS`` rows in shared memory. A round copies one in, tells the sums of
+another, that has arrived, in one word (see ``exchange``), and finishes the one ``BEHIND`` rows
+before it, whose sums the other programs have told meanwhile: nobody waits for memory or for another
+program, and registers hold only the weights and, of a gradient, the columns' sums.
+
+A thread's words are ``HALVES`` elements of half precision, or one of float32; four of them are 16
+bytes, and a tile is four for each thread. All programs have to be resident at once: the launch is
+cooperative, so that it starts with all of them or not at all.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+
+WARP_WORDS = gl.constexpr(128)
+"""Words of a tile that one warp holds."""
+_LOW_WORD = gl.constexpr(0xFFFF_FFFF)
+_CONVERT_BF16 = gl.constexpr("cvt.rn.bf16x2.f32 $0, $1, $2;")
+_CONVERT_FP16 = gl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
+_AWAIT = gl.constexpr(
+    """{
+    .reg .pred over;
+    .reg .b32 polls;
+    mov.b64 $0, $1;
+    mov.b32 polls, 0;
+AGAIN:
+    setp.ne.s64 over, $0, -1;
+    @over bra SEEN;
+    setp.gt.u32 over, polls, 1048576;
+    @over bra SEEN;
+    add.u32 polls, polls, 1;
+    ld.relaxed.gpu.global.b64 $0, [$2];
+    bra AGAIN;
+SEEN:
+    }"""
+)
+"""Load a word until it is told. After a second it is taken as it is, two NaN: a row's sums may be
+that, if they are of such numbers."""
+
+
+@gluon.jit
+def _start_next(OVERLAP: gl.constexpr):
+    if OVERLAP:
+        gl.inline_asm_elementwise(
+            "griddepcontrol.launch_dependents; // $0",
+            "=r", [], dtype=gl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
+
+
+@gluon.jit
+def _await_previous(OVERLAP: gl.constexpr):
+    if OVERLAP:
+        gl.inline_asm_elementwise(
+            "griddepcontrol.wait; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
+        )
+
+
+@gluon.jit
+def _opaque(words):
+    """Return the words in a way that keeps what is made of them from being kept for all rows."""
+    return gl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=r,r", [words], dtype=words.dtype, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def _element(words, half: gl.constexpr, KIND: gl.constexpr, HALVES: gl.constexpr):
+    """Return the first or second element of words, as float32."""
+    if HALVES == 1:
+        return words.to(gl.float32)
+    elif KIND == gl.bfloat16:
+        bits = words << 16 if half == 0 else words & -0x1_0000
+        return bits.to(gl.float32, bitcast=True)
+    else:
+        bits = words if half == 0 else words >> 16
+        return bits.to(gl.int16).to(gl.float16, bitcast=True).to(gl.float32)
+
+
+@gluon.jit
+def _join(out, KIND: gl.constexpr, HALVES: gl.constexpr):
+    """Return words of a tile's elements, rounded to nearest even."""
+    if HALVES == 1:
+        return out[0]
+    else:
+        return gl.inline_asm_elementwise(
+            _CONVERT_BF16 if KIND == gl.bfloat16 else _CONVERT_FP16,
+            "=r,r,r", [out[1], out[0]], dtype=gl.int32, is_pure=True, pack=1,
+        )  # fmt: skip
+
+
+@gluon.constexpr_function
+def _layout(warps):
+    """Return the layout of a tile: to each warp a row, to each thread four words in turn."""
+    return gl.BlockedLayout([1, 4], [1, 32], [warps, 1], [1, 0])
+
+
+@gluon.jit
+def _words(tile, layout: gl.constexpr, WARPS: gl.constexpr):
+    """Return the words of a tile, counted from the program's first one."""
+    warp = gl.arange(0, WARPS, gl.SliceLayout(1, layout))[:, None]
+    word = gl.arange(0, WARP_WORDS, gl.SliceLayout(0, layout))[None, :]
+    return (tile * WARPS + warp) * WARP_WORDS + word
+
+
+@gluon.jit
+def _has_column(part, lead, local, COLUMNS: gl.constexpr, CHUNK: gl.constexpr):
+    """Return which of a program's lanes are columns of the row."""
+    lane = part * CHUNK + local
+    return (local < CHUNK) & (lane >= lead) & (lane < lead + COLUMNS)
+
+
+@gluon.constexpr_function
+def _may_end(tile, lanes, sure, vector):
+    """Return whether a row may begin or end in a program's tile, whatever part it has."""
+    return tile in (0, sure // lanes, (sure + vector - 2) // lanes)
+
+
+@gluon.jit
+def _ends_in(first, TILE: gl.constexpr, begin, stop, last):
+    """Return whether one of a row's vectors that it does not fill lies in ``TILE`` lanes."""
+    return (first < begin) | ((stop < last) & (stop >= first) & (stop < first + TILE))
+
+
+@gluon.jit
+def _row_at(tensor, row, STRIDE: gl.constexpr, VECTOR: gl.constexpr, HALVES: gl.constexpr):
+    """Return the word of the row's lane 0; that it starts a vector is visible."""
+    start = row.to(gl.int64) * STRIDE // VECTOR * (VECTOR // HALVES)
+    if HALVES == 2:
+        tensor = tensor.to(gl.pointer_type(gl.int32), bitcast=True)
+    return tensor + start
+
+
+@gluon.jit
+def _slots(
+    INPUTS: gl.constexpr, TILES: gl.constexpr, SLOTS: gl.constexpr, WARPS: gl.constexpr,
+    HALVES: gl.constexpr,
+):  # fmt: skip
+    """Allocate the ring. Each tile is an allocation of its own: of one that is written twice, the
+    compiler waits for the first write before the second."""
+    WORD: gl.constexpr = gl.int32 if HALVES == 2 else gl.float32
+    memory: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    rings = ()
+    for _ in gl.static_range(INPUTS):
+        tiles = ()
+        for _ in gl.static_range(TILES):
+            tiles = tiles + (gl.allocate_shared_memory(WORD, [SLOTS, WARPS, WARP_WORDS], memory),)
+        rings = rings + (tiles,)
+    return rings
+
+
+@gluon.jit
+def _fetch(
+    rings, tensors, row, rows, slot, part, end, layout: gl.constexpr,
+    STRIDE: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
+    VECTOR: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Start to copy a row of each tensor into a slot; of a row that is not there, zeros."""
+    present = row < rows
+    first = gl.where(present, row, 0)
+    for which in gl.static_range(len(rings)):
+        at = _row_at(tensors[which], first, STRIDE, VECTOR, HALVES) + part * (CHUNK // HALVES)
+        for tile in gl.static_range(len(rings[which])):
+            word = _words(tile, layout, WARPS)
+            inside = present & (word >= 0)
+            if (tile + 1) * WARPS * WARP_WORDS * HALVES > SURE:
+                left = gl.minimum(end - part * CHUNK, CHUNK)
+                inside = inside & (word < left // HALVES)
+            to = rings[which][tile].index(slot)
+            async_copy.async_copy_global_to_shared(to, at + word, mask=inside)
+    async_copy.commit_group()
+
+
+@gluon.jit
+def _clean(
+    rings, slot, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
+    SURE: gl.constexpr, WARPS: gl.constexpr, VECTOR: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Write zeros over the neighbours' elements that came along with the ends of x and dy."""
+    TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
+    begin = (lead + VECTOR - 1) // VECTOR * VECTOR
+    stop = (lead + COLUMNS) // VECTOR * VECTOR
+    for tile in gl.static_range(len(rings[0])):
+        if _may_end(tile, TILE, SURE, VECTOR):
+            if _ends_in(part * CHUNK + tile * TILE, TILE, begin, stop, lead + COLUMNS):
+                local = _opaque(_words(tile, layout, WARPS)) * HALVES
+                column = part * CHUNK - lead + local
+                first = column.to(gl.uint32) < COLUMNS
+                second = (column + 1).to(gl.uint32) < COLUMNS
+                keep = gl.where(first, 0xFFFF, 0) | gl.where(second, -0x1_0000, 0)
+                for which in gl.static_range(2):
+                    at = rings[which][tile].index(slot)
+                    words = at.load(layout)
+                    at.store(words & keep if HALVES == 2 else gl.where(first, words, 0.0))
+
+
+@gluon.jit
+def _load_vector(
+    vector, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
+    TILES: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Return the program's part of the weights, or of another vector, as tiles of words."""
+    tiles = ()
+    for tile in gl.static_range(TILES):
+        local = _words(tile, layout, WARPS) * HALVES
+        at = vector + (part * CHUNK - lead) + local
+        words = gl.load(at, mask=_has_column(part, lead, local, COLUMNS, CHUNK), other=0.0)
+        if HALVES == 2:
+            inside = _has_column(part, lead, local + 1, COLUMNS, CHUNK)
+            second = gl.load(at + 1, mask=inside, other=0.0)
+            low = words.to(gl.int16, bitcast=True).to(gl.int32) & 0xFFFF
+            words = low | (second.to(gl.int16, bitcast=True).to(gl.int32) << 16)
+        tiles = tiles + (words,)
+    return tiles
+
+
+@gluon.jit
+def _write(
+    tensor, row, out, tile: gl.constexpr, part, lead, layout: gl.constexpr,
+    COLUMNS: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
+    VECTOR: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Write a tile's columns: whole vectors of 16 bytes, then the few elements at the row's ends,
+    whose vectors are its neighbours' as well."""
+    KIND: gl.constexpr = tensor.dtype.element_ty
+    TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
+    to = _row_at(tensor, row, COLUMNS, VECTOR, HALVES) + part * (CHUNK // HALVES)
+    words = _join(out, KIND, HALVES)
+    word = _words(tile, layout, WARPS)
+    begin = (lead + VECTOR - 1) // VECTOR * VECTOR
+    stop = (lead + COLUMNS) // VECTOR * VECTOR
+    inside = word >= 0
+    if PEEL and tile == 0:
+        inside = inside & (word >= (begin - part * CHUNK) // HALVES)
+    if (tile + 1) * TILE > SURE:
+        left = gl.minimum(stop - part * CHUNK, CHUNK)
+        inside = inside & (word < left // HALVES)
+    gl.store(to + word, words, mask=inside)
+    if PEEL and _may_end(tile, TILE, SURE, VECTOR):
+        if _ends_in(part * CHUNK + tile * TILE, TILE, begin, stop, lead + COLUMNS):
+            start = row.to(gl.int64) * COLUMNS - lead
+            single = tensor
+            if HALVES == 2:
+                single = tensor.to(gl.pointer_type(gl.int16), bitcast=True)
+            hidden = _opaque(word)
+            for half in gl.static_range(HALVES):
+                lane = part * CHUNK + hidden * HALVES + half
+                before = (lane - lead).to(gl.uint32) < (begin - lead).to(gl.uint32)
+                behind = (lane - stop).to(gl.uint32) < (lead + COLUMNS - stop).to(gl.uint32)
+                value = (words >> 16 * half).to(gl.int16) if HALVES == 2 else words
+                gl.store(single + start + lane, value, mask=before | behind)
+
+
+@gluon.jit
+def _keep(
+    partial, sums, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
+    TILES: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Write a program's sums of its columns."""
+    for tile in gl.static_range(TILES):
+        for half in gl.static_range(HALVES):
+            local = _words(tile, layout, WARPS) * HALVES + half
+            inside = _has_column(part, lead, local, COLUMNS, CHUNK)
+            to = partial + (part * CHUNK - lead) + local
+            gl.store(to, sums[tile * HALVES + half], mask=inside)
+
+
+@gluon.jit
+def _add_pairs(a, b, c, d):
+    return a + c, b + d
+
+
+@gluon.jit
+def _tell(words, row, part, first, second, PARTS: gl.constexpr):
+    """Publish this program's two sums of a row, as one word."""
+    high = first.to(gl.int32, bitcast=True).to(gl.int64) << 32
+    word = high | (second.to(gl.int32, bitcast=True).to(gl.int64) & _LOW_WORD)
+    gl.atomic_xchg(words + row.to(gl.int64) * PARTS + part, word, sem="relaxed")
+
+
+@gluon.jit
+def _peek(words, row, other, PARTS: gl.constexpr):
+    """Return where the programs of a row tell their sums, and what is there by now."""
+    told = words + gl.maximum(row, 0).to(gl.int64) * PARTS + gl.where(other < PARTS, other, 0)
+    return told, gl.load(told, mask=(row >= 0) & (other < PARTS), other=0, volatile=True)
+
+
+@gluon.jit
+def _await(told, seen, other, PARTS: gl.constexpr):
+    """Return the two sums of a row from what all of its programs have told, to each warp: each
+    looks for itself, so that none waits for another."""
+    seen = gl.inline_asm_elementwise(
+        _AWAIT, "=&l,l,l", [seen, told.to(gl.int64)], dtype=gl.int64, is_pure=False, pack=1
+    )
+    seen = gl.where(other < PARTS, seen, 0)
+    first = (seen >> 32).to(gl.int32).to(gl.float32, bitcast=True)
+    second = seen.to(gl.int32).to(gl.float32, bitcast=True)
+    return gl.reduce((first, second), 1, _add_pairs)
+
+
+@gluon.jit
+def _programs(WARPS: gl.constexpr, SPAN: gl.constexpr):
+    """Return the numbers of a row's programs, and more up to ``SPAN``, to each warp."""
+    each: gl.constexpr = gl.BlockedLayout([1, SPAN // 32], [1, 32], [WARPS, 1], [1, 0])
+    none = gl.zeros([WARPS, 1], gl.int32, each)
+    return gl.arange(0, SPAN, gl.SliceLayout(0, each))[None, :] + none
+
+
+@gluon.jit
+def _column(each, layout: gl.constexpr):
+    """Return a number of each warp as a column of a tile."""
+    return gl.convert_layout(each, gl.SliceLayout(1, layout))[:, None]
+
+
+@gluon.jit(do_not_specialize=["rows"])
+def gradient_ring(
+    x,
+    dy,
+    dsum,
+    weight,
+    mean,
+    rstd,
+    dx,
+    partial,
+    words,
+    rows,
+    eps,
+    COLUMNS: gl.constexpr,
+    STRIDE: gl.constexpr,
+    CHUNK: gl.constexpr,
+    GROUPS: gl.constexpr,
+    PARTS: gl.constexpr,
+    SPAN: gl.constexpr,
+    TILES: gl.constexpr,
+    WARPS: gl.constexpr,
+    SLOTS: gl.constexpr,
+    BEHIND: gl.constexpr,
+    SPACING: gl.constexpr,
+    VECTOR: gl.constexpr,
+    PEEL: gl.constexpr,
+    HALVES: gl.constexpr,
+    RESIDUAL: gl.constexpr,
+    MEAN: gl.constexpr,
+    SHELVED: gl.constexpr,
+    OVERLAP: gl.constexpr,
+):
+    """Compute all gradients in one pass, the weight's as one partial sum for each group. The
+    formulas are those of ``backward``. ``SHELVED``: weights are kept in shared memory."""
+    KIND: gl.constexpr = x.dtype.element_ty
+    SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
+    layout: gl.constexpr = _layout(WARPS)
+    group = gl.program_id(0) // PARTS
+    part = gl.program_id(0) % PARTS
+    lead = group % SPACING * STRIDE % VECTOR if PEEL else 0
+    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    tensors = (x, dy, dsum) if RESIDUAL else (x, dy)
+    rings = _slots(2 + RESIDUAL, TILES, SLOTS, WARPS, HALVES)
+    for slot in gl.static_range(SLOTS - BEHIND):
+        _fetch(
+            rings, tensors, group + slot * GROUPS, rows, slot, part, end, layout,
+            STRIDE, CHUNK, SURE, WARPS, VECTOR, HALVES,
+        )  # fmt: skip
+    weights = _load_vector(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
+    shelf = ()
+    if SHELVED:
+        for tile in gl.static_range(TILES):
+            shelf = shelf + (
+                gl.allocate_shared_memory(
+                    weights[tile].dtype, [WARPS, WARP_WORDS],
+                    gl.SwizzledSharedLayout(1, 1, 1, [1, 0]), weights[tile],
+                ),
+            )  # fmt: skip
+    sums = ()
+    for _ in gl.static_range(TILES * HALVES):
+        sums = sums + (gl.zeros([WARPS, WARP_WORDS], gl.float32, layout),)
+    biases = sums if MEAN else ()
+    other = _programs(WARPS, SPAN)
+    _await_previous(OVERLAP)
+    slot = 0
+    free = SLOTS - BEHIND
+    count = gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
+    if MEAN:
+        mu = gl.load(mean + group, mask=group < rows, other=0.0)
+        done_mu = mu * 0.0
+        sigma = mu * 0.0
+    for round in range(count + BEHIND):
+        row = group + round * GROUPS
+        done = row - BEHIND * GROUPS
+        told, seen = _peek(words, done, other, PARTS)
+        if MEAN:  # of the next round: they may come from far away
+            after = done + GROUPS
+            there = (after >= 0) & (after < rows)
+            next_mu = gl.load(mean + row + GROUPS, mask=row + GROUPS < rows, other=0.0)
+            next_done_mu = gl.load(mean + after, mask=there, other=0.0)
+            next_sigma = gl.load(rstd + after, mask=there, other=0.0)
+        async_copy.wait_group(SLOTS - BEHIND - 1)
+        if PEEL:
+            _clean(
+                rings, slot, part, lead, layout, COLUMNS, CHUNK, SURE, WARPS, VECTOR, HALVES
+            )
+        one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
+        two = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
+        for tile in gl.static_range(TILES):
+            x_tile = rings[0][tile].index(slot).load(layout)
+            dy_tile = rings[1][tile].index(slot).load(layout)
+            w = shelf[tile].load(layout) if SHELVED else _opaque(weights[tile])
+            for half in gl.static_range(HALVES):
+                value = _element(x_tile, half, KIND, HALVES)
+                g = _element(dy_tile, half, KIND, HALVES) * _element(w, half, KIND, HALVES)
+                if MEAN:
+                    one += g
+                    two = gl.fma(g, value if HALVES == 2 else value - mu, two)
+                else:
+                    one = gl.fma(value, value, one)
+                    two = gl.fma(g, value, two)
+        one, two = gl.reduce((one, two), 1, _add_pairs)
+        one, two = gl.reduce((one, two), 0, _add_pairs)
+        if round < count:
+            _tell(words, row, part, one, two, PARTS)
+        if done >= 0:
+            first, second = _await(told, seen, other, PARTS)
+            first = _column(first, layout) / COLUMNS
+            second = _column(second, layout) / COLUMNS
+            if MEAN and HALVES == 2:  # the input is rounded more than this product
+                second -= first * done_mu
+            if MEAN:
+                scale = sigma
+                shift = -first * sigma
+            else:
+                scale = gl.rsqrt(first + eps)
+                shift = 0.0
+            slope = -(second * scale) * scale
+            old = gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS)
+            new_sums = ()
+            new_biases = ()
+            for tile in gl.static_range(TILES):
+                x_tile = rings[0][tile].index(old).load(layout)
+                dy_tile = rings[1][tile].index(old).load(layout)
+                w = shelf[tile].load(layout) if SHELVED else _opaque(weights[tile])
+                out = ()
+                for half in gl.static_range(HALVES):
+                    value = _element(x_tile, half, KIND, HALVES)
+                    gradient = _element(dy_tile, half, KIND, HALVES)
+                    if MEAN and HALVES == 2:
+                        normal = gl.fma(value, scale, -done_mu * scale)
+                    elif MEAN:
+                        normal = (value - done_mu) * scale
+                    else:
+                        normal = value * scale
+                    last = sums[tile * HALVES + half]
+                    new_sums = new_sums + (gl.fma(gradient, normal, last),)
+                    if MEAN:
+                        new_biases = new_biases + (biases[tile * HALVES + half] + gradient,)
+                    g = gradient * _element(w, half, KIND, HALVES)
+                    found = gl.fma(normal, slope, gl.fma(g, scale, shift) if MEAN else g * scale)
+                    if RESIDUAL:
+                        more = rings[2][tile].index(old).load(layout)
+                        found += _element(more, half, KIND, HALVES)
+                    out = out + (found,)
+                _write(
+                    dx, done, out, tile, part, lead, layout,
+                    COLUMNS, CHUNK, SURE, WARPS, VECTOR, PEEL, HALVES,
+                )  # fmt: skip
+            sums = new_sums
+            biases = new_biases
+        _fetch(
+            rings, tensors, row + (SLOTS - BEHIND) * GROUPS, rows, free, part, end, layout,
+            STRIDE, CHUNK, SURE, WARPS, VECTOR, HALVES,
+        )  # fmt: skip
+        slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
+        free = gl.where(free + 1 == SLOTS, 0, free + 1)
+        if MEAN:
+            mu = next_mu
+            done_mu = next_done_mu
+            sigma = next_sigma
+    async_copy.wait_group(0)
+    _start_next(OVERLAP)
+    to = partial + group.to(gl.int64) * COLUMNS
+    _keep(to, sums, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
+    if MEAN:
+        to += GROUPS * COLUMNS
+        _keep(to, biases, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)

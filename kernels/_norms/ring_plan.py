@@ -1,0 +1,174 @@
+"""Cuts long rows among programs that stream them through shared memory (see ``ring``). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import pow
+
+from perfcli.model import KernelLaunch, Problem, Target
+
+from .blocks import (
+    ITEM_BYTES,
+    Blocks,
+    _peels,
+    _power_of_two,
+    _round_up,
+    _rows_are_aligned,
+    has_mean,
+    has_residual,
+    mark_missing,
+    step,
+    vector,
+)
+from .cuts import LINE, halves, inputs_of, lanes_of, most_registers, share_of_partials, spacing_of
+
+LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 9
+"""Of a ring: at least one row that waits for the sums of others, one that is added up, and one on
+its way."""
+
+
+def is_possible(problem: Problem, target: Target) -> bool:
+    """Return whether the target copies to shared memory without waiting, and rows can be copied 16
+    bytes at a time, which is all that it does so."""
+    wide = _rows_are_aligned(problem) or _peels(problem)
+    return target.vendor == "nvidia" and target.capability >= (8, 0) and wide
+
+
+def choose(problem: Problem, target: Target) -> tuple[Blocks, float] | None:
+    """Return the best blocks, and about which share of the bandwidth they reach; None where none
+    fit."""
+    if not is_possible(problem, target):
+        return None
+    found = [(b, estimate_efficiency(problem, target, b)) for b in candidates(problem, target)]
+    return max(found, key=lambda each: each[1], default=None)
+
+
+SHAPES = ((128, 2), (256, 1))
+"""Threads of a program, and programs per multiprocessor: a quarter of its threads, each with as
+many registers and columns as there are. More threads with fewer columns compute more besides."""
+
+
+def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
+    """Yield every way to cut the problem whose programs are all resident."""
+    for threads, per_sm in SHAPES:
+        for tiles in range(1, MOST_TILES + 1):
+            tile = threads * vector(problem)
+            made = share(problem, target, Blocks("ring", threads, 1, tile, tiles, per_sm=per_sm))
+            if made is not None:
+                yield made
+
+
+def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
+    """Return the blocks with as many programs for each row as leave no multiprocessor idle, and as
+    many rows in shared memory as it has room for; None where they do not fit."""
+    lanes, spacing = lanes_of(problem), spacing_of(problem)
+    fewest = -(-lanes // (blocks.tile * blocks.tiles))
+    resident = blocks.per_sm * target.sm_count
+    count = min(resident // fewest, _round_up(problem.rows, spacing)) // spacing * spacing
+    if not count:
+        return None
+    parts = max(fewest, min(resident // count, -(-lanes // blocks.tile)))
+    chunk = _chunk(problem, parts)
+    made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
+    room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
+    room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
+    slots = min((room - _besides(problem, made)) // _slot(problem, made), MOST_SLOTS)
+    if slots < LEAST_SLOTS or _registers(problem, made) > most_registers(target, made):
+        return None
+    return replace(made, stages=slots)
+
+
+def _chunk(problem: Problem, parts: int) -> int:
+    return _round_up(-(-lanes_of(problem) // parts), LINE)
+
+
+def groups(problem: Problem, target: Target, blocks: Blocks) -> int:
+    """Return in how many groups programs take rows."""
+    spacing = spacing_of(problem)
+    most = blocks.per_sm * target.sm_count // blocks.parts // spacing * spacing
+    return min(most, _round_up(problem.rows, spacing))
+
+
+def _slot(problem: Problem, blocks: Blocks) -> int:
+    return inputs_of(problem) * blocks.tiles * blocks.tile * ITEM_BYTES[problem.dtype]
+
+
+def _besides(problem: Problem, blocks: Blocks) -> int:
+    """Return the bytes beside the slots: weights, and two sums of each warp."""
+    weights = blocks.tiles * blocks.tile * ITEM_BYTES[problem.dtype]
+    return blocks.shelved * weights + blocks.threads // 32 * 8
+
+
+def shared_bytes(problem: Problem, blocks: Blocks) -> int:
+    """Return the shared memory of a program, as compiled."""
+    return blocks.stages * _slot(problem, blocks) + _besides(problem, blocks)
+
+
+def behind(blocks: Blocks) -> int:
+    """Return how many rows a program adds up before it finishes the first of them."""
+    return 2 if blocks.stages > 4 else 1
+
+
+def _registers(problem: Problem, blocks: Blocks) -> int:
+    """Return about how many registers a thread needs, such that ptxas 12.8 spills next to nothing
+    for sm_90."""
+    elements = blocks.tiles * blocks.tile // blocks.threads
+    weights = 0.0 if blocks.shelved else elements / halves(problem)
+    return int(48 + elements * (1 + has_mean(problem)) + weights + 40 * _peels(problem))
+
+
+def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
+    """Return about which share of the memory's bandwidth is reached. A round lasts as long as its
+    transfers or its instructions, more where both are many (fitted by hand to 100 launches of 11
+    problems: H200, triton 3.6, 2026-11-24)."""
+    item, matrices = ITEM_BYTES[problem.dtype], inputs_of(problem) + 1
+    count, chunk = groups(problem, target, blocks), _chunk(problem, blocks.parts)
+    rounds = -(-problem.rows // count) + behind(blocks)
+    busy = problem.rows * blocks.parts / (rounds * blocks.per_sm * target.sm_count)
+    moves = blocks.per_sm * chunk * item * matrices * target.sm_count / target.bandwidth
+    elements = blocks.tiles * blocks.tile / blocks.threads
+    each, of_mean = PER_ELEMENT[item]
+    instructions = PER_ROUND * (1 + _peels(problem)) + elements * (each + of_mean * has_mean(problem))
+    works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
+    round_ = pow(pow(moves, OVERLAPPED) + pow(works, OVERLAPPED), 1 / OVERLAPPED)
+    total = matrices * problem.elements * item / target.bandwidth
+    besides = LAUNCHES / total + share_of_partials(problem, count)
+    return busy * moves / round_ / (1 + besides) * (1 if blocks.per_sm > 1 else ALONE)
+
+
+PER_ROUND = 300
+PER_ELEMENT = {2: (14.2, 10.0), 4: (10.0, 1.5)}
+"""Instructions of a thread in a round, twice as many where rows start anywhere; and for each
+element by its bytes, where a mean takes registers besides, and so makes instructions wait."""
+ISSUE = 0.6e-9
+"""Seconds of a quarter of a multiprocessor for each instruction of a warp."""
+OVERLAPPED = 3
+ALONE = 0.95
+"""What one program per multiprocessor reaches of what two do."""
+LAUNCHES = 6e-6
+"""Seconds before the first row and behind the last."""
+
+
+def launches(
+    problem: Problem, target: Target, blocks: Blocks, function: str, there: str, absent: str
+) -> list[KernelLaunch]:
+    """Return the launches that stream rows; ``there`` and ``absent`` are tensors of theirs."""
+    count = groups(problem, target, blocks)
+    made = step(
+        problem, target, blocks, function, (count * blocks.parts, 1, 1),
+        f"{there} words rows eps", absent,
+        COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=_chunk(problem, blocks.parts),
+        GROUPS=count, PARTS=blocks.parts, SPAN=max(_power_of_two(blocks.parts), 32),
+        TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
+        BEHIND=behind(blocks), SPACING=spacing_of(problem), VECTOR=vector(problem),
+        PEEL=_peels(problem), HALVES=halves(problem), RESIDUAL=has_residual(problem),
+        MEAN=has_mean(problem), SHELVED=blocks.shelved, OVERLAP=target.overlaps_launches,
+    )  # fmt: skip
+    made = replace(
+        made,
+        maxnreg=most_registers(target, blocks),
+        all_at_once=True,
+        shared_bytes=shared_bytes(problem, blocks),
+    )
+    return [mark_missing(problem, target, blocks.parts), made]

@@ -1,0 +1,109 @@
+"""Norms whose long rows are streamed through shared memory, in Gluon: what is planned, and what it
+compiles to. Whether it computes the right numbers, only a GPU can tell (``perfcli kernels check``):
+Triton's interpreter has no Gluon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from perfcli.errors import PerfcliError
+from perfcli.handwritten.compiling import compile_launch
+from perfcli.loading import registry
+from perfcli.machine import targets
+from perfcli.model import KernelLaunch, LaunchPlan, Problem
+from perfcli.model.kernel_work import LaunchToCompile
+
+H200 = targets.get("h200")
+
+
+def plan(problem: Problem, target: str = "h200", variant: str | None = None) -> LaunchPlan:
+    family = registry.family(problem.operation.partition("-")[0])
+    return family.plan(problem, targets.get_for_kernels(target), variant)
+
+
+def ring_of(made: LaunchPlan) -> KernelLaunch:
+    (step,) = (s for s in made.launches if s.function == "gradient_ring")
+    return step
+
+
+def number(step: KernelLaunch, name: str) -> int:
+    value = step.constants[name]
+    assert isinstance(value, int)
+    return value
+
+
+LONG = [
+    Problem("layernorm-backward", 1296, 103557),
+    Problem("rmsnorm-backward", 4240, 31648),
+    Problem("rmsnorm-residual-backward", 1429, 93896, "float16"),
+    Problem("layernorm-backward", 1000, 67101, "float32"),
+    Problem("rmsnorm-backward", 512, 262144),
+]
+
+
+@pytest.mark.parametrize("problem", LONG, ids=str)
+def test_long_rows_are_streamed_by_programs_that_are_all_resident(problem: Problem) -> None:
+    made = plan(problem, variant="ring")
+    step = ring_of(made)
+    assert step.all_at_once and step.maxnreg is not None and step.shared_bytes is not None
+    threads = 32 * step.num_warps
+    per_sm = min(
+        H200.registers_per_sm // (threads * step.maxnreg),
+        H200.shared_bytes_per_sm // (step.shared_bytes + H200.reserved_shared_bytes_per_block),
+    )
+    assert step.grid[0] <= per_sm * H200.sm_count
+    groups, parts = number(step, "GROUPS"), number(step, "PARTS")
+    assert step.grid == (groups * parts, 1, 1)
+    assert groups % number(step, "SPACING") == 0
+    chunk = number(step, "CHUNK")
+    assert problem.columns <= chunk * parts
+    tile = number(step, "WARPS") * 128 * number(step, "HALVES")
+    assert chunk <= tile * number(step, "TILES")
+    assert number(step, "SPAN") >= parts
+    assert 0 < number(step, "BEHIND") < number(step, "SLOTS") - 1
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("problem", LONG, ids=str)
+def test_a_ring_spills_next_to_nothing_and_takes_the_planned_shared_memory(
+    problem: Problem, tmp_path: Path
+) -> None:
+    step = ring_of(plan(problem, variant="ring"))
+    family = registry.family(problem.operation.partition("-")[0])
+    asked = LaunchToCompile(family.code, step, H200)
+    made = compile_launch(asked, family.name, tmp_path)
+    assert made.error == ""
+    assert made.shared_bytes == step.shared_bytes
+    assert (made.spilled_words or 0) <= 4
+    assert (made.registers or 0) <= (step.maxnreg or 0)
+    # Rows come 16 bytes at a time, in a copy for each tile; only the weights come one by one.
+    inputs = len({"dy", "dsum", "residual"} & step.arguments.keys()) + 1
+    fetched = number(step, "SLOTS") - number(step, "BEHIND") + 1
+    assert made.global_loads["128"] >= inputs * number(step, "TILES") * fetched
+
+
+def test_long_gradients_are_planned_so_where_rows_can_be_copied_in_vectors() -> None:
+    for columns in (31648, 103557, 262143):
+        for operation in ("rmsnorm-backward", "layernorm-residual-backward"):
+            problem = Problem(operation, (1 << 27) // columns, columns)
+            assert plan(problem).variant == "ring"
+            assert plan(problem, "mi300x").variant == "split"
+            shifted = replace(problem, row_stride=columns + 3)
+            assert plan(shifted).variant == "split"
+            with pytest.raises(PerfcliError, match=f"ring cuts no row of {columns} columns"):
+                plan(shifted, variant="ring")
+
+
+@pytest.mark.torch
+def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = import_module("perfcli.kernels._norms.code")
+    made = plan(Problem("rmsnorm-backward", 4240, 31648))
+    assert made.portable is not None and made.portable.variant == "split"
+    monkeypatch.setattr(code.triton.knobs.runtime, "interpret", False)
+    assert code._runnable(made) is made
+    monkeypatch.setattr(code, "find_spec", lambda _: None)
+    assert code._runnable(made) is made.portable
