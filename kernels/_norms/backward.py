@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code="assignment, var-annotated, attr-defined"
-# ruff: noqa: ANN001, C901, RET505, RUF005 (arguments have no Python types; branches are constant)
+# ruff: noqa: ANN001, RET505, RUF005 (arguments have no Python types; branches are constant)
 """Computes the gradients of norms: in one pass by persistent programs, or in two launches.
 
 With n the normalised input and g = dy · w, all need two sums of each row. RMS norm, of which
@@ -217,9 +217,7 @@ def gradient_rows(
             kept_x = kept_x + (x_tile,)
             kept_dy = kept_dy + (dy_tile,)
         one, two = tl.reduce((one, two), 1, _add_pairs)
-        scale, shift, slope = _terms(
-            one[:, None], two[:, None], sigma, eps, present, COLUMNS, MEAN
-        )
+        scale, shift, slope = _terms(one[:, None], two[:, None], sigma, eps, present, COLUMNS, MEAN)
         sums, biases = _finish_rows(
             kept_x, kept_dy, more, weights, sums, biases, dx, first_row, present, lead,
             mu, scale, shift, slope, COLUMNS, TILE, TILES, ROWS, SPACING,

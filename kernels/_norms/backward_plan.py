@@ -21,6 +21,8 @@ from .cuts import LINE, choose, estimate_seconds, groups, persistent, say_reache
 
 CACHED = 0.3
 """The price of a byte from the L2 cache, where one from memory is 1."""
+WHOLE = 1.1
+"""By how much more rows that are shared have to promise than whole ones."""
 SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""
 
@@ -29,7 +31,9 @@ def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
     """Return the launches of the best way, or of ``variant``; None where it cuts no such rows."""
     whole = choose(problem, target) if variant in (None, "fused") else None
     shared = ring_plan.choose(problem, target) if variant in (None, "ring") else None
-    best = max(filter(None, (whole, shared)), key=lambda each: each[1], default=None)
+    best = whole
+    if shared is not None and (whole is None or shared[1] > WHOLE * whole[1]):
+        best = shared
     if best is not None:
         blocks, reached = best
         seconds = estimate_seconds(problem, target, reached, 2 + (blocks.parts > 1))

@@ -46,8 +46,6 @@ class Blocks:
     """Programs per multiprocessor that share all rows; 0: one program for each tile of rows."""
     early: bool = False
     """Weights are loaded before the reduction."""
-    shelved: bool = False
-    """Weights are kept in shared memory, not in registers."""
     read: str = ""
     """Where a load goes in the order of eviction; empty: as usual."""
     again: str = "evict_first"

@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code="assignment, var-annotated, attr-defined"
-# ruff: noqa: ANN001, ANN202, C901, RET505, RUF005 (arguments have no Python types; branches are
+# ruff: noqa: ANN001, C901, RET505, RUF005 (arguments have no Python types; branches are
 # constant)
 """Streams long rows through shared memory: norms and their gradients, in Gluon, which Triton's own
 pipeliner cannot do (a row has to stay there until its sums are known). Nothing else here uses
@@ -80,7 +80,7 @@ def _element(words, half: gl.constexpr, KIND: gl.constexpr, HALVES: gl.constexpr
     """Return the first or second element of words, as float32."""
     if HALVES == 1:
         return words.to(gl.float32)
-    elif KIND == gl.bfloat16:
+    elif gl.bfloat16 == KIND:
         bits = words << 16 if half == 0 else words & -0x1_0000
         return bits.to(gl.float32, bitcast=True)
     else:
@@ -95,7 +95,7 @@ def _join(out, KIND: gl.constexpr, HALVES: gl.constexpr):
         return out[0]
     else:
         return gl.inline_asm_elementwise(
-            _CONVERT_BF16 if KIND == gl.bfloat16 else _CONVERT_FP16,
+            _CONVERT_BF16 if gl.bfloat16 == KIND else _CONVERT_FP16,
             "=r,r,r", [out[1], out[0]], dtype=gl.int32, is_pure=True, pack=1,
         )  # fmt: skip
 
@@ -123,8 +123,10 @@ def _has_column(part, lead, local, COLUMNS: gl.constexpr, CHUNK: gl.constexpr):
 
 @gluon.constexpr_function
 def _may_end(tile, lanes, sure, vector):
-    """Return whether a row may begin or end in a program's tile, whatever part it has."""
-    return tile in (0, sure // lanes, (sure + vector - 2) // lanes)
+    """Return whether a vector that a row does not fill may lie in this tile of a program. Of the
+    last program ``sure`` lanes have columns wherever the row starts; if less than none, the row may
+    end in the program before."""
+    return tile == 0 or sure < 0 or sure // lanes <= tile <= (sure + vector - 1) // lanes
 
 
 @gluon.jit
@@ -192,7 +194,7 @@ def _clean(
     begin = (lead + VECTOR - 1) // VECTOR * VECTOR
     stop = (lead + COLUMNS) // VECTOR * VECTOR
     for tile in gl.static_range(len(rings[0])):
-        if _may_end(tile, TILE, SURE, VECTOR):
+        if _may_end(tile, TILE, SURE, VECTOR):  # noqa: SIM102 (a constant, then a number)
             if _ends_in(part * CHUNK + tile * TILE, TILE, begin, stop, lead + COLUMNS):
                 local = _opaque(_words(tile, layout, WARPS)) * HALVES
                 column = part * CHUNK - lead + local
@@ -247,7 +249,7 @@ def _write(
         left = gl.minimum(stop - part * CHUNK, CHUNK)
         inside = inside & (word < left // HALVES)
     gl.store(to + word, words, mask=inside)
-    if PEEL and _may_end(tile, TILE, SURE, VECTOR):
+    if PEEL and _may_end(tile, TILE, SURE, VECTOR):  # noqa: SIM102 (a constant, then a number)
         if _ends_in(part * CHUNK + tile * TILE, TILE, begin, stop, lead + COLUMNS):
             start = row.to(gl.int64) * COLUMNS - lead
             single = tensor
@@ -255,11 +257,12 @@ def _write(
                 single = tensor.to(gl.pointer_type(gl.int16), bitcast=True)
             hidden = _opaque(word)
             for half in gl.static_range(HALVES):
-                lane = part * CHUNK + hidden * HALVES + half
+                local = hidden * HALVES + half
+                lane = part * CHUNK + local
                 before = (lane - lead).to(gl.uint32) < (begin - lead).to(gl.uint32)
                 behind = (lane - stop).to(gl.uint32) < (lead + COLUMNS - stop).to(gl.uint32)
                 value = (words >> 16 * half).to(gl.int16) if HALVES == 2 else words
-                gl.store(single + start + lane, value, mask=before | behind)
+                gl.store(single + start + lane, value, mask=(before | behind) & (local < CHUNK))
 
 
 @gluon.jit
@@ -352,11 +355,10 @@ def gradient_ring(
     HALVES: gl.constexpr,
     RESIDUAL: gl.constexpr,
     MEAN: gl.constexpr,
-    SHELVED: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
     """Compute all gradients in one pass, the weight's as one partial sum for each group. The
-    formulas are those of ``backward``. ``SHELVED``: weights are kept in shared memory."""
+    formulas are those of ``backward``."""
     KIND: gl.constexpr = x.dtype.element_ty
     SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
     layout: gl.constexpr = _layout(WARPS)
@@ -372,15 +374,6 @@ def gradient_ring(
             STRIDE, CHUNK, SURE, WARPS, VECTOR, HALVES,
         )  # fmt: skip
     weights = _load_vector(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
-    shelf = ()
-    if SHELVED:
-        for tile in gl.static_range(TILES):
-            shelf = shelf + (
-                gl.allocate_shared_memory(
-                    weights[tile].dtype, [WARPS, WARP_WORDS],
-                    gl.SwizzledSharedLayout(1, 1, 1, [1, 0]), weights[tile],
-                ),
-            )  # fmt: skip
     sums = ()
     for _ in gl.static_range(TILES * HALVES):
         sums = sums + (gl.zeros([WARPS, WARP_WORDS], gl.float32, layout),)
@@ -406,15 +399,13 @@ def gradient_ring(
             next_sigma = gl.load(rstd + after, mask=there, other=0.0)
         async_copy.wait_group(SLOTS - BEHIND - 1)
         if PEEL:
-            _clean(
-                rings, slot, part, lead, layout, COLUMNS, CHUNK, SURE, WARPS, VECTOR, HALVES
-            )
+            _clean(rings, slot, part, lead, layout, COLUMNS, CHUNK, SURE, WARPS, VECTOR, HALVES)
         one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
         two = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
         for tile in gl.static_range(TILES):
             x_tile = rings[0][tile].index(slot).load(layout)
             dy_tile = rings[1][tile].index(slot).load(layout)
-            w = shelf[tile].load(layout) if SHELVED else _opaque(weights[tile])
+            w = _opaque(weights[tile])
             for half in gl.static_range(HALVES):
                 value = _element(x_tile, half, KIND, HALVES)
                 g = _element(dy_tile, half, KIND, HALVES) * _element(w, half, KIND, HALVES)
@@ -447,7 +438,7 @@ def gradient_ring(
             for tile in gl.static_range(TILES):
                 x_tile = rings[0][tile].index(old).load(layout)
                 dy_tile = rings[1][tile].index(old).load(layout)
-                w = shelf[tile].load(layout) if SHELVED else _opaque(weights[tile])
+                w = _opaque(weights[tile])
                 out = ()
                 for half in gl.static_range(HALVES):
                     value = _element(x_tile, half, KIND, HALVES)

@@ -23,12 +23,12 @@ from .blocks import (
 )
 from .cuts import LINE, halves, inputs_of, lanes_of, most_registers, share_of_partials, spacing_of
 
-LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 9
+LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 8
 """Of a ring: at least one row that waits for the sums of others, one that is added up, and one on
 its way."""
 
 
-def is_possible(problem: Problem, target: Target) -> bool:
+def _is_possible(problem: Problem, target: Target) -> bool:
     """Return whether the target copies to shared memory without waiting, and rows can be copied 16
     bytes at a time, which is all that it does so."""
     wide = _rows_are_aligned(problem) or _peels(problem)
@@ -38,20 +38,20 @@ def is_possible(problem: Problem, target: Target) -> bool:
 def choose(problem: Problem, target: Target) -> tuple[Blocks, float] | None:
     """Return the best blocks, and about which share of the bandwidth they reach; None where none
     fit."""
-    if not is_possible(problem, target):
-        return None
     found = [(b, estimate_efficiency(problem, target, b)) for b in candidates(problem, target)]
     return max(found, key=lambda each: each[1], default=None)
 
 
-SHAPES = ((128, 2), (256, 1))
-"""Threads of a program, and programs per multiprocessor: a quarter of its threads, each with as
-many registers and columns as there are. More threads with fewer columns compute more besides."""
+SHAPES = ((32, 8), (64, 4), (128, 2), (256, 1))
+"""Threads of a program, and programs per multiprocessor: a quarter or less of its threads, each
+with as many registers as there are. More threads of fewer columns compute more besides."""
 
 
 def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     """Yield every way to cut the problem whose programs are all resident."""
-    for threads, per_sm in SHAPES:
+    if not _is_possible(problem, target):
+        return
+    for threads, per_sm in SHAPES[_peels(problem) :]:  # a warp alone is slow at rows' ends
         for tiles in range(1, MOST_TILES + 1):
             tile = threads * vector(problem)
             made = share(problem, target, Blocks("ring", threads, 1, tile, tiles, per_sm=per_sm))
@@ -73,7 +73,7 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
     room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
     room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
-    slots = min((room - _besides(problem, made)) // _slot(problem, made), MOST_SLOTS)
+    slots = min((room - _scratch(made)) // _slot(problem, made), MOST_SLOTS)
     if slots < LEAST_SLOTS or _registers(problem, made) > most_registers(target, made):
         return None
     return replace(made, stages=slots)
@@ -94,15 +94,15 @@ def _slot(problem: Problem, blocks: Blocks) -> int:
     return inputs_of(problem) * blocks.tiles * blocks.tile * ITEM_BYTES[problem.dtype]
 
 
-def _besides(problem: Problem, blocks: Blocks) -> int:
-    """Return the bytes beside the slots: weights, and two sums of each warp."""
-    weights = blocks.tiles * blocks.tile * ITEM_BYTES[problem.dtype]
-    return blocks.shelved * weights + blocks.threads // 32 * 8
+def _scratch(blocks: Blocks) -> int:
+    """Return the bytes through which several warps add up two sums."""
+    warps = blocks.threads // 32
+    return warps * 8 if warps > 1 else 0
 
 
 def shared_bytes(problem: Problem, blocks: Blocks) -> int:
     """Return the shared memory of a program, as compiled."""
-    return blocks.stages * _slot(problem, blocks) + _besides(problem, blocks)
+    return blocks.stages * _slot(problem, blocks) + _scratch(blocks)
 
 
 def behind(blocks: Blocks) -> int:
@@ -114,39 +114,49 @@ def _registers(problem: Problem, blocks: Blocks) -> int:
     """Return about how many registers a thread needs, such that ptxas 12.8 spills next to nothing
     for sm_90."""
     elements = blocks.tiles * blocks.tile // blocks.threads
-    weights = 0.0 if blocks.shelved else elements / halves(problem)
-    return int(48 + elements * (1 + has_mean(problem)) + weights + 40 * _peels(problem))
+    mean = has_mean(problem)
+    own = 48 + 40 * _peels(problem) + 48 * (mean and problem.dtype == "float16")
+    return int(own + elements * (1 + mean + 1 / halves(problem)))
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
-    """Return about which share of the memory's bandwidth is reached. A round lasts as long as its
-    transfers or its instructions, more where both are many (fitted by hand to 100 launches of 11
-    problems: H200, triton 3.6, 2026-11-24)."""
-    item, matrices = ITEM_BYTES[problem.dtype], inputs_of(problem) + 1
-    count, chunk = groups(problem, target, blocks), _chunk(problem, blocks.parts)
-    rounds = -(-problem.rows // count) + behind(blocks)
-    busy = problem.rows * blocks.parts / (rounds * blocks.per_sm * target.sm_count)
-    moves = blocks.per_sm * chunk * item * matrices * target.sm_count / target.bandwidth
-    elements = blocks.tiles * blocks.tile / blocks.threads
+    """Return about which share of the memory's bandwidth is reached: all rounds last as long as
+    their transfers or their instructions, more where both are many (constants that fit 200 launches
+    of 14 problems: H200, triton 3.6, 2026-11-24)."""
+    item, mean = ITEM_BYTES[problem.dtype], has_mean(problem)
+    count = groups(problem, target, blocks)
+    moves = (inputs_of(problem) + 1) * problem.elements * item / target.bandwidth
+    elements = blocks.tiles * blocks.tile // blocks.threads
     each, of_mean = PER_ELEMENT[item]
-    instructions = PER_ROUND * (1 + _peels(problem)) + elements * (each + of_mean * has_mean(problem))
-    works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
-    round_ = pow(pow(moves, OVERLAPPED) + pow(works, OVERLAPPED), 1 / OVERLAPPED)
-    total = matrices * problem.elements * item / target.bandwidth
-    besides = LAUNCHES / total + share_of_partials(problem, count)
-    return busy * moves / round_ / (1 + besides) * (1 if blocks.per_sm > 1 else ALONE)
+    instructions = PER_ROUND * (2.5 if _peels(problem) else 1) + elements * (each + mean * of_mean)
+    rounds = -(-problem.rows // count) + behind(blocks)
+    works = rounds * blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
+    together = pow(pow(moves, OVERLAPPED) + pow(works, OVERLAPPED), 1 / OVERLAPPED)
+    besides = LAUNCHES + moves * share_of_partials(problem, count) / 2
+    gained = GAINED[item, mean][blocks.threads] * (1 - TELLING * blocks.parts)
+    return moves / (together + besides) * max(gained, 0.1)
 
 
-PER_ROUND = 300
+PER_ROUND = 600
+"""Instructions of a thread in a round and waits as long as they; 2.5 times as many where rows start
+anywhere."""
 PER_ELEMENT = {2: (14.2, 10.0), 4: (10.0, 1.5)}
-"""Instructions of a thread in a round, twice as many where rows start anywhere; and for each
-element by its bytes, where a mean takes registers besides, and so makes instructions wait."""
-ISSUE = 0.6e-9
+"""Instructions for each element by its bytes, and what a mean adds, which takes registers, so that
+others wait."""
+ISSUE = 0.39e-9
 """Seconds of a quarter of a multiprocessor for each instruction of a warp."""
 OVERLAPPED = 3
-ALONE = 0.95
-"""What one program per multiprocessor reaches of what two do."""
-LAUNCHES = 6e-6
+GAINED = {
+    (2, False): {32: 1.08, 64: 1.07, 128: 1.0, 256: 0.96},
+    (2, True): {32: 1.16, 64: 1.09, 128: 1.0, 256: 0.87},
+    (4, False): {32: 1.02, 64: 1.0, 128: 1.0, 256: 0.91},
+    (4, True): {32: 1.02, 64: 1.0, 128: 1.0, 256: 0.91},
+}
+"""What more programs of fewer threads gain, whose warps wait for fewer others at barriers: by bytes
+of an element, whether there is a mean, and threads."""
+TELLING = 0.0025
+"""What one more program for a row costs."""
+LAUNCHES = 4e-6
 """Seconds before the first row and behind the last."""
 
 
@@ -163,7 +173,7 @@ def launches(
         TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
         BEHIND=behind(blocks), SPACING=spacing_of(problem), VECTOR=vector(problem),
         PEEL=_peels(problem), HALVES=halves(problem), RESIDUAL=has_residual(problem),
-        MEAN=has_mean(problem), SHELVED=blocks.shelved, OVERLAP=target.overlaps_launches,
+        MEAN=has_mean(problem), OVERLAP=target.overlaps_launches,
     )  # fmt: skip
     made = replace(
         made,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perfcli.model import Case, Problem
 
-from ..rmsnorm.cases import BACKWARD, BACKWARD_SIZES, DATA, ROWS_AND_COLUMNS
+from ..rmsnorm.cases import BACKWARD, BACKWARD_SIZES, DATA, RING_SIZES, ROWS_AND_COLUMNS
 
 FORWARD = ("full-tile", "register-tiled", "cooperative")
 
@@ -74,6 +74,7 @@ def _backward() -> list[Case]:
         for variant in BACKWARD[::2]
         for data in DATA
     ]
+    cases += [Case(Problem("layernorm-backward", *size), "ring") for size in RING_SIZES]
     return cases + [
         Case(Problem("layernorm-backward", 7, 1128), variant, layout=layout)
         for variant in BACKWARD

@@ -17,6 +17,13 @@ BACKWARD_SIZES = (
     (264, 1128, "float16"),
     (37, 4097, "bfloat16"),
 )
+RING_SIZES = (
+    (64, 65533, "bfloat16"),
+    (40, 20001, "float16"),
+    (300, 67101, "float32"),
+    (5, 103560, "bfloat16"),
+)
+"""Long rows; of the first, only some reach the last program."""
 ROWS_AND_COLUMNS = (
     (1, 192),
     (7, 760),
@@ -99,7 +106,7 @@ def _backward() -> list[Case]:
         Case(Problem("rmsnorm-backward", rows, columns))
         for rows, columns in ((8192, 192), (37, 8192), (7, 8193), (3, 50257))
     ]
-    return cases
+    return cases + [Case(Problem("rmsnorm-backward", *size), "ring") for size in RING_SIZES]
 
 
 def _special() -> list[Case]:
