@@ -143,20 +143,21 @@ def _cuts_of_softmax(
 def _cuts_of_norms(
     problem: Problem, target: Target
 ) -> Iterator[tuple[str, Callable[[], LaunchPlan]]]:
-    """Yield, of gradients, the best cut into persistent programs for each number of threads,
-    whatever the planner thinks of the others."""
+    """Yield, of gradients, the best cut into persistent programs for each variant and number of
+    threads, whatever the planner thinks of the others."""
     if not problem.operation.endswith("backward"):
         return
-    cuts = import_module("perfcli.kernels._norms.cuts")
     plan = import_module("perfcli.kernels._norms.plan")
-    best: dict[int, tuple[float, Any]] = {}
-    for blocks in cuts.candidates(problem, target):
-        reached = cuts.estimate_efficiency(problem, target, blocks)
-        if reached > best.get(blocks.threads, (0.0, None))[0]:
-            best[blocks.threads] = (reached, blocks)
-    for threads, (reached, blocks) in best.items():
-        launches = partial(plan.launches, problem, target, blocks, f"{reached:.2f}")
-        yield f"{threads} threads", launches
+    best: dict[str, tuple[float, Any]] = {}
+    for name in ("cuts", "ring_plan"):
+        cuts = import_module(f"perfcli.kernels._norms.{name}")
+        for blocks in cuts.candidates(problem, target):
+            reached = cuts.estimate_efficiency(problem, target, blocks)
+            label = f"{blocks.variant}, {blocks.threads} threads"
+            if reached > best.get(label, (0.0, None))[0]:
+                best[label] = (reached, blocks)
+    for label, (reached, blocks) in best.items():
+        yield label, partial(plan.launches, problem, target, blocks, f"{reached:.2f}")
 
 
 def _kept_by(problem: Problem, target: Target, threads: int) -> LaunchPlan:
