@@ -12,8 +12,6 @@ from perfcli.errors import PerfcliError
 from perfcli.history.entry import Commit
 from perfcli.workflow.revision import find_commit, run_git
 
-MOST_SHOWN = 50
-"""Commits between two points that are listed."""
 _BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 """What CI calls the branch, where it checks out a commit without one."""
 

@@ -75,13 +75,6 @@ def name_foreign(path: Path) -> str:
     return "a folder of traces" if _sort_folder(path).traces else ""
 
 
-def bring_in(paths: Sequence[Path], options: ImportOptions, notes: Notes) -> Bundle:
-    """Return the run that these paths tell of together. Raises PerfcliError where they tell of
-    none."""
-    (bundle,) = bring_in_all([paths], options, notes)
-    return bundle
-
-
 def bring_in_all(
     wanted: Sequence[Sequence[Path]], options: ImportOptions, notes: Notes
 ) -> list[Bundle]:

@@ -14,7 +14,6 @@ from perfcli.errors import PerfcliError
 from perfcli.importing import bringing
 from perfcli.importing.bringing import (
     ImportOptions,
-    bring_in,
     bring_in_all,
     fingerprint,
     name_foreign,
@@ -26,7 +25,8 @@ QUIET = Notes(quiet=True)
 
 
 def bring(*paths: Path, rank: int | None = None) -> Run:
-    return bring_in(paths, ImportOptions(rank=rank), QUIET).run
+    (bundle,) = bring_in_all([paths], ImportOptions(rank=rank), QUIET)
+    return bundle.run
 
 
 def write_ranks(folder: Path, ranks: list[int], world: int, named: bool = False) -> Path:

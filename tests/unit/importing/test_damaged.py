@@ -11,7 +11,7 @@ from handmade_trace import TraceWriter, training_step
 
 from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
-from perfcli.importing.bringing import ImportOptions, bring_in
+from perfcli.importing.bringing import ImportOptions, bring_in_all
 from perfcli.storing import runfile
 
 TOKENS = (
@@ -41,7 +41,7 @@ def test_a_damaged_trace_is_a_run_or_an_error(tmp_path: Path, seed: int) -> None
     path = tmp_path / "a.json"
     path.write_bytes(damage(bytearray(TEXT), random.Random(seed)))
     try:
-        bundle = bring_in([path], ImportOptions(), Notes(quiet=True))
+        (bundle,) = bring_in_all([[path]], ImportOptions(), Notes(quiet=True))
     except PerfcliError as error:
         assert "\n" not in str(error)
         return
