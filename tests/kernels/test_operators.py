@@ -23,6 +23,9 @@ HOST = {
     # Their keys know operators by name alone.
     "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
     "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+    # To ask what vector instructions there are takes a compilation for each kind.
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }
 EVERY = (
     "softmax",
