@@ -1,6 +1,6 @@
 """What the launches are made of that `launch` picks for every benchmark problem of every family,
-on four architectures; none of them may spill, or not fit. No GPU is needed; what was compiled once
-is kept. Exits with 1 where one spills.
+on four architectures; none of them may spill more than a few words, or not fit. No GPU is needed;
+what was compiled once is kept. Exits with 1 where one does.
 
     python bench/kernel_facts.py [NAME…] [--target h200]… [--jobs 2]
 """
@@ -21,6 +21,9 @@ from perfcli.worker.kernels import KernelProcess
 
 TARGETS = ("a100", "h200", "b200", "mi300x")
 """One of each architecture: sm_80, sm_90, sm_100, gfx942."""
+FEW_WORDS = 24
+"""What may be spilled by a launch that has all 255 registers, as rings have: ptxas 12.8 spills up
+to 18 words of some of them, depending on the width."""
 
 
 def main() -> int:
@@ -36,7 +39,7 @@ def main() -> int:
             sys.stdout.writelines(f"{line}\n" for line in lines)
             sys.stdout.flush()
             bad += sum(line.endswith("!") for line in lines)
-    sys.stdout.write(f"{bad} launches spill, are refused or do not fit\n" if bad else "no spills\n")
+    sys.stdout.write(f"{bad} launches spill, are refused or do not fit\n" if bad else "all fit\n")
     return 1 if bad else 0
 
 
@@ -64,7 +67,8 @@ def rows(each: Planned) -> Iterator[str]:
 def facts(launch: KernelLaunch, made: Candidate) -> str:
     if made.error:
         return f"refused: {made.error} !"
-    bad = made.spilled_words or made.blocks_per_sm == 0
+    allowed = FEW_WORDS if launch.maxnreg == 255 else 0
+    bad = (made.spilled_words or 0) > allowed or made.blocks_per_sm == 0
     return (
         f"{launch.num_warps:>2} warps {units.count(made.registers):>4} registers "
         f"{units.count(made.spilled_words):>4} spilled {units.exact_bytes(made.shared_bytes):>10} "
