@@ -22,7 +22,7 @@ from .cuts import LINE, choose, estimate_seconds, groups, persistent, say_reache
 CACHED = 0.3
 """The price of a byte from the L2 cache, where one from memory is 1."""
 WHOLE = 1.1
-"""By how much more rows that are shared have to promise than whole ones."""
+"""By how much faster rows that are shared have to be, by estimate, than whole ones."""
 SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""
 
@@ -32,11 +32,14 @@ def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
     whole = choose(problem, target) if variant in (None, "fused") else None
     shared = ring_plan.choose(problem, target) if variant in (None, "ring") else None
     best = whole
-    if shared is not None and (whole is None or shared[1] > WHOLE * whole[1]):
-        best = shared
+    if shared is not None:
+        wins = whole is None or WHOLE * _seconds(problem, target, shared) < _seconds(
+            problem, target, whole
+        )
+        best = shared if wins else whole
     if best is not None:
         blocks, reached = best
-        seconds = estimate_seconds(problem, target, reached, 2 + (blocks.parts > 1))
+        seconds = _seconds(problem, target, best)
         enough = problem.rows >= target.sm_count
         if variant is not None or enough or seconds <= _split_seconds(problem, target):
             return fused(problem, target, blocks, say_reached(blocks, reached))
@@ -44,6 +47,11 @@ def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
         return None
     why = "asked for" if variant else "few rows: sums of rows, then columns from the L2 cache"
     return split(problem, target, why)
+
+
+def _seconds(problem: Problem, target: Target, found: tuple[Blocks, float]) -> float:
+    blocks, reached = found
+    return estimate_seconds(problem, target, reached, 2 + (blocks.variant == "ring"))
 
 
 def _split_seconds(problem: Problem, target: Target) -> float:
