@@ -1,6 +1,6 @@
-"""Norms whose long rows are streamed through shared memory, in Gluon: what is planned, and what it
-compiles to. Whether it computes the right numbers, only a GPU can tell (``perfcli kernels check``):
-Triton's interpreter has no Gluon."""
+"""Norms whose long rows are streamed through shared memory, in Gluon: what is planned, what it
+compiles to, and whether it computes the right numbers. Triton's interpreter has no Gluon; one of
+our own runs the kernel here (``gluon_interpreter``), on a GPU it is ``perfcli kernels check``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from fixtures import gluon_interpreter
 
 from perfcli.errors import PerfcliError
+from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.compiling import compile_launch
 from perfcli.loading import registry
 from perfcli.machine import targets
@@ -108,3 +110,44 @@ def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -
     assert code._runnable(made) is made
     monkeypatch.setattr(code, "find_spec", lambda _: None)
     assert code._runnable(made) is made.portable
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("problem", "multiprocessors"),
+    [
+        (Problem("rmsnorm-backward", 5, 1024), 4),  # whole vectors, four programs to a row
+        (Problem("layernorm-backward", 5, 1023), 132),  # a row ends in the last but one program
+        (Problem("rmsnorm-residual-backward", 7, 5001, "float16"), 4),
+        (Problem("layernorm-backward", 9, 3001, "float32"), 4),
+        (Problem("rmsnorm-backward", 6, 1500, row_stride=1508), 3),  # gaps between rows
+    ],
+    ids=str,
+)
+def test_a_ring_computes_the_gradients(problem: Problem, multiprocessors: int) -> None:
+    """Right against float64, each element stored once, and nobody waits for ever."""
+    import torch
+
+    family = registry.family(problem.operation.partition("-")[0])
+    few = replace(H200, sm_count=multiprocessors)
+    step = ring_of(family.plan(problem, few, "ring"))
+    code = import_module("perfcli.kernels._norms.code")
+    tensors = code.inputs(problem, "cpu", 3)
+    x, groups, sums = tensors["x"], number(step, "GROUPS"), 1 + bool(step.constants["MEAN"])
+    span = (problem.rows - 1) * problem.stride + problem.columns
+    flat = {n: t.as_strided((span,), (1,)) if t.dim() == 2 else t for n, t in tensors.items()}
+    outputs = {
+        "dx": torch.zeros(problem.rows, problem.columns, dtype=x.dtype),
+        "words": torch.full((problem.rows * number(step, "PARTS"),), -1),
+        "partial": torch.zeros(sums, groups, problem.columns),
+    }
+    given = {**flat, **outputs, "rows": problem.rows, "eps": code._epsilon(problem)}
+    values = {name: given[name] for name in step.arguments} | dict(step.constants)
+    ring = Path(str(code.__file__)).with_name("ring.py")
+    made = gluon_interpreter.run(ring, step.function, step.grid[0], values)
+    partial = made["partial"].read(outputs["partial"]).sum(1).to(x.dtype)
+    found = {"dx": made["dx"].read(outputs["dx"]), "dw": partial[0], "db": partial[-1]}
+    errors = compare_outputs(found, code.reference(problem, tensors), family.tolerances(problem))
+    assert [error.wrong for error in errors] == [0] * (1 + sums)
+    for name in outputs:
+        assert (made[name].stored[: made[name].size] == 1).all(), name
