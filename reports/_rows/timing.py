@@ -469,7 +469,7 @@ def write_unexplained(timing: Timing) -> str:
 
 # --- what was estimated ------------------------------------------------------------------------
 
-ESTIMATED_COLUMNS = ("base → head", "change", "", "of change", "held up by", "of step")
+ESTIMATED_COLUMNS = ("base → head", "change", "", "of change", "limited by", "of step")
 _LEAST_TOLD = 0.02
 
 
