@@ -123,6 +123,9 @@ class Candidate:
     ptx: BlobId | None = None
     sass: BlobId | None = None
     error: str = ""
+    blocks_at_once: int | None = None
+    """The blocks of a launch, where all of them start together or none does (a cooperative launch);
+    None where they may run in turn, and in runs stored before perfcli looked."""
     work: LaunchWork | None = None
     """What one launch asks of the device; None where it could not be counted, and in runs stored
     before perfcli counted it."""

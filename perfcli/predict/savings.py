@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from perfcli.model import Cost, LaunchWork, Run
 from perfcli.predict.calibration import Calibration, calibration_for
+from perfcli.predict.launchable import list_timed
 from perfcli.predict.reuse import find_cold_shares
-from perfcli.predict.step import _DOUBTFUL, _list_timed
+from perfcli.predict.step import _DOUBTFUL
 
 if TYPE_CHECKING:  # it needs numpy, which takes a tenth of a second
     from perfcli.predict.launch import Demand
@@ -121,7 +122,7 @@ def _estimate_edited(
     if target is None or kernel.unknown_sizes:
         return None
     found: list[float] = []
-    for each in _list_timed(kernel):
+    for each in list_timed(kernel):
         candidate = kernel.candidates[each]
         if candidate.work is None or candidate.work.retries:
             continue

@@ -25,6 +25,7 @@ from perfcli.model import (
 )
 from perfcli.predict.calibration import Calibration, calibration_for, name_operators
 from perfcli.predict.host import compare_hosts, estimate_host_of
+from perfcli.predict.launchable import find_too_many_blocks, list_timed
 from perfcli.predict.moved_bytes import WIDER, _estimate_from_bytes, _estimate_on_cpu
 from perfcli.predict.operators import estimate_call
 from perfcli.predict.overlap import hide_collectives
@@ -144,10 +145,12 @@ def estimate_step(run: Run) -> StepEstimate | None:
     chosen = dict(_list_chosen(run))
     for kernel, share in zip(run.kernels, cold, strict=True):
         found = kernel.estimate
-        if run.weighed:
+        if run.weighed and find_too_many_blocks(kernel, run.target):
+            found = None
+        elif run.weighed:
             found = chosen.get((kernel.graph, kernel.name))
             found = found or _estimate_kernel(kernel, calibration, run.target.sm_count, share)
-            found = found or _estimate_from_bytes(kernel, run.target, _why_not(kernel))
+            found = found or _estimate_from_bytes(kernel, run.target, _why_not(kernel, run.target))
         if run.weighed and found is not None:
             calls = finishing[kernel.graph, kernel.name]
             found = replace(found, finishing=_estimate_finishing(kernel, calls, calibration))
@@ -243,7 +246,9 @@ def with_estimates(run: Run, step: StepEstimate | None) -> Run:
     )
 
 
-def _why_not(kernel: KernelFacts) -> str:
+def _why_not(kernel: KernelFacts, target: Target | None) -> str:
+    if target and (refused := find_too_many_blocks(kernel, target)):
+        return f"it can't be launched: {refused}"
     if not kernel.candidates:
         return "it was not compiled for a GPU"
     if kernel.unknown_sizes:
@@ -267,7 +272,7 @@ def _estimate_kernel(
         and candidate.blocks_per_sm != 0
         and not candidate.work.retries
     }
-    timed = [number for number in _list_timed(kernel) if number in found]
+    timed = [number for number in list_timed(kernel) if number in found]
     if not timed:
         return None
     best = min(timed, key=lambda number: found[number][0])
@@ -304,23 +309,6 @@ def _list_doubts(candidate: Candidate) -> Iterator[str]:
         yield "no pipelined kernel was in the calibration"
     if work.warp.issued.get("tensor"):
         yield "no kernel that multiplies matrices was in the calibration"
-
-
-_SPILL_THRESHOLD = 16
-"""Words: Inductor's autotuner does not time a configuration that spills more
-(``triton.spill_threshold``, ``CachingAutotuner.bench``, torch 2.11 to 2.13)."""
-
-
-def _list_timed(kernel: KernelFacts) -> list[int]:
-    """Return the launch configurations that the autotuner chooses from. Where all spill too much to
-    be timed it takes the first, however slow that is."""
-    known = [
-        number
-        for number, candidate in enumerate(kernel.candidates)
-        if candidate.registers is not None and candidate.blocks_per_sm != 0
-    ]
-    timed = [n for n in known if (kernel.candidates[n].stack_bytes or 0) // 4 <= _SPILL_THRESHOLD]
-    return timed or (known if kernel.kind == "user" else known[:1])
 
 
 _SHORT = 5e-6
@@ -494,7 +482,7 @@ def _compare_choices(base: Run, head: Run, group: KernelGroup) -> int:
 
 
 def _list_compiled(kernel: KernelFacts) -> list[Candidate]:
-    return [kernel.candidates[number] for number in _list_timed(kernel)]
+    return [kernel.candidates[number] for number in list_timed(kernel)]
 
 
 def _lacks_a_winner(base: Run, head: Run, group: KernelGroup) -> bool:
@@ -513,7 +501,7 @@ def find_lost(before: KernelFacts, after: KernelFacts) -> list[Candidate]:
     if estimate is None or not estimate.candidates or not after.candidates:
         return []
     kept = {_key(candidate) for candidate in after.candidates}
-    timed = [number for number in _list_timed(before) if number in estimate.candidates]
+    timed = [number for number in list_timed(before) if number in estimate.candidates]
     fast = [n for n in timed if estimate.candidates[n] <= estimate.seconds * _AS_FAST]
     fast.sort(key=lambda number: estimate.candidates[number])
     found = (before.candidates[number] for number in fast)
@@ -535,7 +523,7 @@ def _list_missing(
 ) -> list[str]:
     """Return ``triton_poi_fused_add_0: its work could not be counted`` for each without one."""
     without = [run.kernels[number] for number in numbers if estimates[number] is None]
-    return [f"{kernel.name}: {_why_not(kernel)}" for kernel in without]
+    return [f"{kernel.name}: {_why_not(kernel, run.target)}" for kernel in without]
 
 
 def _list_moved_externs(

@@ -49,8 +49,17 @@ def _add_work(kernel: KernelFacts, blobs: Mapping[str, str], cache_dir: Path) ->
             write_whole(path, msgspec.json.encode(found))
     pairs = zip(candidates, found, strict=True)
     notes = tuple(dict.fromkeys((*kernel.notes, *_explain(source, found, blobs, kernel))))
-    weighed = tuple(replace(c, work=work) for c, work in pairs)
+    weighed = tuple(
+        replace(c, work=work, blocks_at_once=_count_blocks_at_once(source, c, kernel))
+        for c, work in pairs
+    )
     return replace(kernel, candidates=weighed, notes=notes)
+
+
+def _count_blocks_at_once(source: str, candidate: Candidate, kernel: KernelFacts) -> int | None:
+    from perfcli.facts.work.grid import count_blocks_at_once
+
+    return count_blocks_at_once(source, candidate.config, kernel.sizes, kernel.scalars)
 
 
 def _follow_accesses(

@@ -13,6 +13,7 @@ WATCHED = (
     "unroll_reductions_threshold",
     "triton.persistent_reductions",
     "triton.cooperative_reductions",
+    "triton.force_cooperative_reductions",
     "triton.multi_kernel",
     "triton.mix_order_reduction",
     "triton.mix_order_reduction_max_reads",

@@ -139,8 +139,16 @@ def _decide_step(comparison: Comparison) -> _Ruling:
         weighed = _weigh_times(comparison, comparison.timing)
         return _Ruling(weighed.outcome, weighed)
     if comparison.estimate is not None and is_estimated(comparison):
+        error = _find_new(comparison, "error")
+        if error is not None and error.metric == _REFUSED:
+            return _Ruling("worse", judge_counts(comparison), error)
         return _object_to_estimate(_weigh_estimate(comparison, comparison.estimate), comparison)
     return _object_to_counts(judge_counts(comparison), comparison)
+
+
+_REFUSED = "blocks_at_once"
+"""What an error counts of a launch that fails: it has no time, whatever is counted of the kernel
+(PC108)."""
 
 
 def decide_by_code(comparison: Comparison) -> Outcome:

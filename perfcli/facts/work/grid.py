@@ -8,6 +8,7 @@ The rules are those of ``torch/_inductor/runtime/triton_heuristics.py`` (``GridE
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,7 +29,7 @@ def grid_of(
     ``config`` is the launch configuration (``XBLOCK`` …), ``sizes`` the iteration space (``x``,
     ``r0_`` …), ``scalars`` are the whole numbers that the launcher gets.
     """
-    meta = _inductor_meta(source)
+    meta = _read_meta(source, "inductor_meta")
     rule = _RULES.get(str(meta.get("grid_type")))
     if rule is None:
         return None
@@ -39,10 +40,28 @@ def grid_of(
         return None
 
 
-def _inductor_meta(source: str) -> dict[str, Any]:
-    """Return the literal part of a kernel's ``inductor_meta``."""
+def count_blocks_at_once(
+    source: str,
+    config: Mapping[str, int],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, int] | None = None,
+) -> int | None:
+    """Return the blocks of a launch, where all of them start together or none does, since they wait
+    for each other (``CooperativeReductionGrid``); None where that is not so, or the grid is not
+    known. What is given is that of ``grid_of``."""
+    if _COOPERATIVE not in source or not _read_meta(source, "triton_meta").get(_COOPERATIVE):
+        return None
+    grid = grid_of(source, config, sizes, scalars)
+    return None if grid is None else math.prod(grid)
+
+
+_COOPERATIVE = "launch_cooperative_grid"
+
+
+def _read_meta(source: str, name: str) -> dict[str, Any]:
+    """Return the literal part of a kernel's ``inductor_meta`` or ``triton_meta``."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.keyword) and node.arg == "inductor_meta":
+        if isinstance(node, ast.keyword) and node.arg == name:
             return _literals(node.value)
     return {}
 

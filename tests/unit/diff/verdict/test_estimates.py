@@ -352,6 +352,18 @@ def test_an_error_changes_no_verdict_that_is_not_good(
     assert found.because == conclude(plain).because
 
 
+def test_a_launch_that_fails_is_worse_though_it_has_no_time() -> None:
+    plain = estimated("unsure", 1.0, 1.0, missing=("k: it can't be launched",))
+    refused = error(code="PC108", metric="blocks_at_once", headline="k cannot be launched")
+    found = conclude(replace(plain, findings=(refused,)))
+    assert found.outcome == "worse"
+    assert found.because is not None
+    assert found.because.code == "PC108"
+    assert "cannot be launched" in found.reason
+    before = conclude(replace(plain, findings=(replace(refused, appearance="same"),)))
+    assert before.outcome == "unknown"
+
+
 def test_what_is_doubted_does_not_contradict() -> None:
     given = replace(estimated("same", 0.99, 1.01), findings=(error(doubt="its loops"),))
     assert conclude(given).outcome == "same"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.facts.work.grid import grid_of
+from perfcli.facts.work.grid import count_blocks_at_once, grid_of
 
 
 def meta(text: str) -> str:
@@ -81,3 +81,13 @@ def test_the_grid_of_a_users_kernel_is_what_the_launcher_gets(
 def test_a_grid_of_an_unknown_kind_is_not_guessed() -> None:
     assert grid_of(meta("'grid_type': 'HilbertCurve'"), {"XBLOCK": 1}, {"x": 5}) is None
     assert grid_of("def k(): pass\n", {"XBLOCK": 1}, {"x": 5}) is None
+
+
+def test_only_a_cooperative_launch_runs_all_blocks_at_once() -> None:
+    grid = meta("'grid_type': 'CooperativeReductionGrid'")
+    config, sizes = {"XBLOCK": 2, "RSPLIT": 64}, {"x": 5, "r0_": 512}
+    assert count_blocks_at_once(grid, config, sizes) is None
+    for value, blocks in (("True", 3 * 64), ("False", None)):
+        given = f"triton_meta={{'device': None, 'launch_cooperative_grid': {value}}}, inductor_meta"
+        source = grid.replace("inductor_meta", given)
+        assert count_blocks_at_once(source, config, sizes) == blocks
