@@ -25,6 +25,11 @@ _SHARE, _FLOOR = 0.57, 0.037
 """Fitted to 147 pairs of default and options of nine models on an H200 (torch 2.11.0, 2026-11-24,
 ``bench/tune.py``); docs/tune.md has what they cover of models that they were not fitted to."""
 
+LAUNCH_SEARCHES = ("max_autotune_pointwise", "coordinate_descent_tuning")
+"""Options that let the device choose among more launch configurations of the same code, which
+nothing but it can judge. What an estimate says of the first one does not hold of a model that it
+was not fitted to (docs/tune.md)."""
+
 LIKELY_TIME = replace(
     METRICS["estimated-time"],
     name="likely-time",

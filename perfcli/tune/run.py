@@ -27,7 +27,7 @@ from perfcli.options.performance import Alters, InstalledKnob
 from perfcli.search.question import Subset
 from perfcli.search.result import Improvement
 from perfcli.tune.answer import SAME, Ratio, Share, Source, Tried, Tuned
-from perfcli.tune.judging import LIKELY_TIME, Estimating, Judge, Measuring
+from perfcli.tune.judging import LAUNCH_SEARCHES, LIKELY_TIME, Estimating, Judge, Measuring
 from perfcli.tune.smallest import find_single, find_smallest, look_with
 from perfcli.worker.roles import Generator
 from perfcli.workflow.context import Context
@@ -39,8 +39,6 @@ from perfcli.workflow.setting import MeasuringOptions, Setting, settle, why_not
 from perfcli.workflow.worktrees import Worktrees
 
 MEASURED_AT_MOST = 3
-LAUNCH_SEARCHES = ("coordinate_descent_tuning",)
-"""Options that search launch configurations on the device, which nothing but it can judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +122,8 @@ def _plan(
     for kind in get_args(Alters):
         if kind and kind not in options.allowed:
             left_out[kind] = tuple(c.knob.name for c in usable if c.knob.alters == kind)
-    fit = [choice for choice in usable if choice.knob.alters not in left_out]
     launch = [choice for choice in knobs if choice.knob.name in LAUNCH_SEARCHES]
+    fit = [c for c in usable if c.knob.alters not in left_out and c not in launch]
     variant = job.request.variant
     return _Scope(
         *(question, options, job, spaces.of_catalogue(fit, variant)),
@@ -247,16 +245,17 @@ class _Tuning:
         return self._scope.wide.settings(subset)
 
     def _choose(self, best: Improvement, alone: Sequence[Tried], judge: Judge) -> Subset:
-        """Return the smallest set that keeps most of the best one's gain. Where that one is not
-        surely faster: the single change that surely is, and gains most; empty where there is
+        """Return the smallest set that surely keeps most of the best one's gain. Where that one is
+        not surely faster: the single change that surely is, and gains most; empty where there is
         none."""
         keys = [change.key for change in best.best]
-        whole = judge.against_default(self._settings(frozenset(keys))) if keys else SAME
-        single = find_single(alone, whole, judge.is_sure)
-        if single or not judge.is_sure(whole):
-            return single
+        settings = self._settings(frozenset(keys))
+        whole = judge.against_default(settings) if keys else SAME
+        if not judge.is_sure(whole):
+            return find_single(alone, judge.is_sure)
         look = look_with(
             lambda subset: judge.against_default(self._settings(subset)),
+            lambda subset: judge.between(self._settings(subset), settings),
             lambda subsets: judge.compile([self._settings(each) for each in subsets]),
             self._is_valued if best.stopped else lambda subset: True,
         )

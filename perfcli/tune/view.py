@@ -11,6 +11,7 @@ from perfcli.bisect.answer import _stopped
 from perfcli.frames.table import Column, Table
 from perfcli.options import files
 from perfcli.tune.answer import Ratio, Share, Source, Tried, Tuned
+from perfcli.tune.judging import LAUNCH_SEARCHES
 from perfcli.tune.smallest import KEPT
 
 _SOURCE = {"estimated": "by estimate", "measured": "measured"}
@@ -126,6 +127,8 @@ def _describe_left_out(found: Tuned) -> Iterator[str]:
         if names:
             number = units.plural(len(names), "option")
             yield f"{number} not tried that {_LEFT_OUT[kind]}: --allow {kind} tries them"
+    if found.source == "estimated":
+        yield f"not tried, as only a GPU can judge them: {', '.join(LAUNCH_SEARCHES)}"
 
 
 def _describe_application(found: Tuned, output: str) -> Iterator[str]:
