@@ -15,7 +15,7 @@ from perfcli.compile.branching import Alone, Branches
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.capture.collecting import Report
 from perfcli.compile.capture.definition import Definition, read_definition, strip_comments
-from perfcli.compile.session import Session, finish, set_options, trace, trace_script
+from perfcli.compile.session import Session, finish, trace, trace_script
 from perfcli.compile.stand_in.decisions import Assumptions
 from perfcli.model import CompileRequest, Generated, Workload
 
@@ -36,7 +36,7 @@ def generate(
     """
     import torch
 
-    set_options(request)
+    tracing.set_options(request.variant.options)
     branches = branches or Branches(request, {}, Alone())
     branches.begin()
     session = Session(request, report, keep=keep, explains=False)

@@ -18,7 +18,8 @@ from typing import Any
 
 from perfcli.compile.building import Built
 from perfcli.compile.capture.collecting import Report
-from perfcli.compile.session import Session, finish, set_options, trace
+from perfcli.compile.session import Session, finish, trace
+from perfcli.compile.tracing import set_options
 from perfcli.errors import UserCodeFailed
 from perfcli.loading.tracebacks import users_traceback
 from perfcli.model import Bundle, GivenRequest, Scenario, Workload
@@ -34,7 +35,7 @@ def compile_given(given: GivenRequest, keep: tuple[Any, ...], report: Report) ->
     PerfcliError.
     """
     request = given.compile
-    set_options(request)
+    set_options(request.variant.options)
     sys.path[:] = given.path
     from perfcli.compile.binaries.pool import KernelPool
 

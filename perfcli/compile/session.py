@@ -17,10 +17,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from perfcli import __version__
+from perfcli.compile import tracing
 from perfcli.compile.asked_variables import AskedVariables
 from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
@@ -28,8 +30,9 @@ from perfcli.compile.capture.collecting import STOPPED, Report, collect
 from perfcli.compile.capture.selections import list_selections
 from perfcli.compile.importing import import_inductor
 from perfcli.compile.opened_files import OpenedFiles
-from perfcli.compile.processor import read_processor
+from perfcli.compile.processor import Processor, read_processor
 from perfcli.compile.stand_in import shim
+from perfcli.compile.stand_in.decisions import Assumptions
 from perfcli.errors import CompileFailed, UserCodeFailed
 from perfcli.loading.userfile import is_user_file
 from perfcli.model import (
@@ -76,8 +79,6 @@ def list_user_sources() -> dict[str, str]:
 
 
 def _is_generated(path: Path) -> bool:
-    import os
-
     cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     return bool(cache) and path.is_relative_to(Path(cache or "/").resolve())
 
@@ -153,6 +154,10 @@ class Session:
         else:
             self.report("trace", 0, None)
 
+    def note_work(self, before: Processor, capture: Capture) -> None:
+        nodes = sum(graph.facts.nodes for graph in capture.graphs)
+        self.work = before.measure_work(nodes, self.choosing_seconds)
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         self.report(name, 0, None)
@@ -177,7 +182,7 @@ def _compile_offline(session: Session) -> Bundle:
     request = session.request
     with session.phase("import"):
         session.keep = import_torch(request)
-        set_options(request)
+        tracing.set_options(request.variant.options)
     session.listen_to_variables()
     from perfcli.compile.binaries.pool import KernelPool
 
@@ -191,17 +196,10 @@ def _compile_offline(session: Session) -> Bundle:
         pool.close()
 
 
-def set_options(request: CompileRequest) -> None:
-    """Set the variant's options, for good."""
-    from perfcli.compile import tracing
-
-    tracing.set_options(request.variant.options)
-
-
 def _compile_on_device(session: Session) -> Bundle:
     with session.phase("import"):
         import_inductor()
-    from perfcli.compile import cpp_cache, on_device, tracing
+    from perfcli.compile import cpp_cache, on_device
     from perfcli.compile.capture import settings
 
     cpp_cache.keep_cpp_work(session.request.cache_dir)
@@ -249,7 +247,7 @@ def import_torch(request: CompileRequest) -> tuple[Any, ...]:
 
             # Generated loops are split among this many; with one there is no parallel region.
             torch.set_num_threads(request.threads)
-    from perfcli.compile import cpp_cache, tracing
+    from perfcli.compile import cpp_cache
 
     tracing.prepare()
     cpp_cache.keep_cpp_work(request.cache_dir)
@@ -287,40 +285,28 @@ def import_for_target(target: Target, cache_dir: Path) -> tuple[Any, ...]:
 
 
 def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
-    from perfcli.compile import recompiling, tracing
+    from perfcli.compile import recompiling
     from perfcli.compile.building import build
-    from perfcli.compile.capture import settings
     from perfcli.compile.capture.eager_operators import make_counting_mode
     from perfcli.compile.ranks import group
     from perfcli.compile.scripts.calls import CompileCalls, watch_compile
-    from perfcli.compile.stand_in import choices, decisions, operators, optimizers
-
-    def on_kernel(kernel: CapturedKernel) -> None:
-        pool.submit(kernel.definition)
-        session.report("trace", pool.done(), pool.total())
 
     before = read_processor() if session.explains else None
-    calls = CompileCalls()
+    calls, assumptions = CompileCalls(), Assumptions()
+    on_kernel = partial(_submit, session, pool)
     capture = Capture(on_kernel, finds_obstacles=session.explains, on_graph=calls.add_graph)
     mode = make_counting_mode(capture.eager)(allow_non_fake_inputs=True)
     group.install(session.request.world, begins=True, mode=mode, capture=capture)
     with watch_compile(calls):
         built = session.build(mode) if session.build else build(session.request, mode, calls)
         capture.call_order.clear()  # of collectives of the building
-        assumptions = decisions.install(mode, session.request.target)
-        if session.request.target is not None:
-            choices.install(pool, session.request.target, assumptions, session.hear_of_choices)
-        operators.install_recurrent(assumptions)
-        optimizers.install(mode)
-        settings.reset_counters()
-        recompiling.forget_compilations()
+        _prepare_step(session, pool, mode, assumptions)
         with _naming_inputs(session.request):
             traced = tracing.trace_offline(
                 built.workload, mode, capture, session.request.dynamic, assumptions
             )
     if before is not None:
-        nodes = sum(graph.facts.nodes for graph in capture.graphs)
-        session.work = before.measure_work(nodes, session.choosing_seconds)
+        session.note_work(before, capture)
         request = replace(session.request, params=built.params, preset=None)
         session.recompilations = recompiling.call_again(request, traced, capture, mode, assumptions)
     session.compiled = calls.list_calls(capture)
@@ -329,26 +315,18 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     return capture, built, traced
 
 
-def trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
+def _submit(session: Session, pool: Any, kernel: CapturedKernel) -> None:
+    pool.submit(kernel.definition)
+    session.report("trace", pool.done(), pool.total())
+
+
+def _prepare_step(session: Session, pool: Any, mode: Any, assumptions: Assumptions) -> None:
+    """Answer from now on what is asked while a step is traced, and forget what was compiled
+    before."""
     from perfcli.compile import recompiling
     from perfcli.compile.capture import settings
-    from perfcli.compile.ranks import group
-    from perfcli.compile.scripts import run
-    from perfcli.compile.scripts.host_values import make_mode
-    from perfcli.compile.scripts.known_values import KnownValues
     from perfcli.compile.stand_in import choices, decisions, operators, optimizers
 
-    def on_kernel(kernel: CapturedKernel) -> None:
-        pool.submit(kernel.definition)
-        session.report("trace", pool.done(), pool.total())
-
-    before = read_processor()
-    assumptions = decisions.Assumptions()
-    known = KnownValues(assumptions)
-    capture = Capture(on_kernel)
-    mode = make_mode(known, capture.eager)
-    if session.request.world > 1:
-        group.install(session.request.world, begins=False, mode=mode, capture=capture)
     decisions.install(mode, session.request.target, assumptions)
     if session.request.target is not None:
         choices.install(pool, session.request.target, assumptions, session.hear_of_choices)
@@ -356,9 +334,25 @@ def trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     optimizers.install(mode)
     settings.reset_counters()
     recompiling.forget_compilations()
+
+
+def trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
+    from perfcli.compile import recompiling
+    from perfcli.compile.ranks import group
+    from perfcli.compile.scripts import run
+    from perfcli.compile.scripts.host_values import make_mode
+    from perfcli.compile.scripts.known_values import KnownValues
+
+    before = read_processor()
+    assumptions = Assumptions()
+    known = KnownValues(assumptions)
+    capture = Capture(partial(_submit, session, pool))
+    mode = make_mode(known, capture.eager)
+    if session.request.world > 1:
+        group.install(session.request.world, begins=False, mode=mode, capture=capture)
+    _prepare_step(session, pool, mode, assumptions)
     ran = run.run_offline(session.request, capture, mode, known)
-    nodes = sum(graph.facts.nodes for graph in capture.graphs)
-    session.work = before.measure_work(nodes, session.choosing_seconds)
+    session.note_work(before, capture)
     session.recompilations = recompiling.call_again(
         session.request, ran.traced, capture, mode, assumptions
     )
@@ -369,7 +363,6 @@ def trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
 
 
 def _run_script_here(session: Session) -> tuple[Capture, Any, Any]:
-    from perfcli.compile import tracing
     from perfcli.compile.scripts import run
 
     tracing.generate_here()  # a script may compile the same graph twice

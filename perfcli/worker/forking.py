@@ -18,6 +18,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +190,9 @@ def _make_compilation(request: KernelsRequest) -> Callable[[], Message]:
     def work() -> Message:
         from perfcli.compile.binaries import pool
 
-        return {"type": "binaries", "kernels": pool.compile_binaries(request)}
+        made = list(pool.compile_texts(request))
+        if not request.texts:
+            made = [replace(each, blobs={}) for each in made]
+        return {"type": "binaries", "kernels": made}
 
     return work

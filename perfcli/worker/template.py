@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 from perfcli.blobs import pack
+from perfcli.compile.binaries.cache import Compiled
 from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import (
     Bundle,
-    Candidate,
     CompileRequest,
     Generated,
     KernelFacts,
@@ -32,13 +32,6 @@ from perfcli.worker.weighing import _add_work
 
 _TEXTS = msgspec.json.Decoder(dict[str, str])
 _RUN = msgspec.json.Decoder(Run)
-
-
-class _Binaries(msgspec.Struct):
-    candidates: tuple[Candidate, ...]
-    alternatives: tuple[Candidate, ...] = ()
-    error: str = ""
-    blobs: dict[str, str] = {}
 
 
 class Reply(msgspec.Struct):
@@ -62,7 +55,7 @@ def _read_made(reply: Reply) -> Made:
     return Generated(reply.code, bundle, reply.unread)
 
 
-def _join(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:
+def _join(facts: KernelFacts, made: Compiled | None) -> KernelFacts:
     """Return the kernel with its candidates. Raises CompileFailed where Triton refused it."""
     if made is None:
         return facts
@@ -159,7 +152,7 @@ class TemplateProcess:
         except BaseException:
             self._end(request)
             raise
-        found = msgspec.json.decode(reply.kernels, type=list[_Binaries])
+        found = msgspec.json.decode(reply.kernels, type=list[Compiled])
         binaries = {text.source: made for text, made in zip(texts, found, strict=True)}
         joined = [(_join(facts, binaries.get(text.source)), text) for facts, text in kernels]
         if not weighs:

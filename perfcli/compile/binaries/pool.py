@@ -10,11 +10,11 @@ import functools
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfcli.compile.binaries.assembler import look_up_release
@@ -24,7 +24,7 @@ from perfcli.compile.capture.definition import Definition
 from perfcli.errors import UnreadableSource, WorkerFailed
 from perfcli.facts.source.cpp import cpp_facts
 from perfcli.facts.source.triton import triton_facts
-from perfcli.model import Candidate, KernelsRequest, SourceFacts, Target
+from perfcli.model import KernelsRequest, SourceFacts, Target
 
 _POLL_SECONDS = 1.0
 _AT_ONCE = 4
@@ -163,46 +163,22 @@ class KernelPool:
 
 def _start(remarks: int) -> None:
     """Prepare a pool process, whose remarks go into a pipe."""
-    prepare_process(lambda text: _remark(remarks, text))
+
+    def remark(text: str) -> None:
+        with suppress(OSError):  # nobody listens any more
+            os.write(remarks, f"{text}\n".encode()[:_ATOMIC_BYTES])
+
+    prepare_process(remark)
 
 
-def _remark(pipe: int, text: str) -> None:
-    with suppress(OSError):  # nobody listens any more
-        os.write(pipe, f"{text}\n".encode()[:_ATOMIC_BYTES])
-
-
-@dataclass(frozen=True, slots=True)
-class _Binaries:
-    """Holds the candidates of one kernel, or ``error`` where Triton refused it."""
-
-    candidates: tuple[Candidate, ...]
-    alternatives: tuple[Candidate, ...] = ()
-    error: str = ""
-    blobs: Mapping[str, str] = field(default_factory=dict)
-
-
-def compile_binaries(request: KernelsRequest) -> list[_Binaries]:
-    """Compile kernels, in order, in processes of their own. Raises as ``KernelPool.result``."""
-    return [
-        _Binaries(
-            made.candidates, made.alternatives, made.error, made.blobs if request.texts else {}
-        )
-        for made in compile_texts(request)
-    ]
-
-
-def compile_texts(
-    request: KernelsRequest, told: Callable[[str], None] = lambda text: None
-) -> Iterator[Compiled]:
+def compile_texts(request: KernelsRequest) -> Iterator[Compiled]:
     """Yield what becomes of each kernel, in order; they are compiled in processes of their own.
-    ``told`` hears of those that take long. Raises as ``KernelPool.result``."""
+    Raises as ``KernelPool.result``."""
     definitions = [Definition(k.name, k.language, k.source, k.kind) for k in request.kernels]
-    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir), told)
+    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
     try:
-        for definition in definitions:
-            pool.submit(definition)
-        for definition in definitions:
-            yield pool.result(definition).compiled
+        for result in pool.results(definitions):
+            yield result.compiled
     finally:
         pool.close(wait=True)  # this process ends next, and its pool must not outlive it
 

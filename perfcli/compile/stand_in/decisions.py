@@ -46,16 +46,12 @@ class Assumptions:
         return tuple(what.format(n) for what, n in self.counts.items())
 
 
-def install(
-    mode: Any, target: Target | None, assumptions: Assumptions | None = None
-) -> Assumptions:
+def install(mode: Any, target: Target | None, assumptions: Assumptions) -> None:
     """Answer padding decisions for a target, and reads of values from fake tensors of ``mode``.
-    Return what is assumed, from now on, with ``assumptions`` so far."""
-    assumptions = assumptions or Assumptions()
+    What is assumed from now on is added to ``assumptions``."""
     _assume_padding(assumptions, target)
     _assume_split_sizes(assumptions)
     _assume_values(assumptions, mode)
-    return assumptions
 
 
 def wants_device(error: BaseException) -> bool:
