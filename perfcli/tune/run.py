@@ -20,7 +20,7 @@ from perfcli.bisect.space import Settings, Space
 from perfcli.bisect.timed import Clock, Stopwatch
 from perfcli.diagnosis import judge
 from perfcli.diff.compare import gather_evidence
-from perfcli.errors import PerfcliError
+from perfcli.errors import CompileFailed, PerfcliError, wants_tracebacks
 from perfcli.model import Change, Device
 from perfcli.options import assignments, performance
 from perfcli.options.performance import Alters, InstalledKnob
@@ -184,13 +184,25 @@ class _Tuning:
             best = timed.timed_best(clock, "improve", limits)
         else:
             judge = Estimating(self._forge)
-            judge.begin()
+            try:
+                judge.begin()
+            except CompileFailed as error:
+                raise self._blame_torch(error) from error
             best = exact.best_of(self._forge, "improve", limits, sums_only=True)
         blank = self._describe(best, judge)
         try:
             return self._conclude(blank, best, judge, clock)
         except KeyboardInterrupt:
             return replace(blank, stopped="interrupted")
+
+    def _blame_torch(self, error: CompileFailed) -> CompileFailed:
+        """Return in one line why there is no default to hold options against."""
+        torch = f"torch {self._scope.job.interpreter.torch}"
+        return CompileFailed(
+            f"nothing to tune: {torch} can't compile the model as it is ({error}); try "
+            "another torch with --python; PERFCLI_DEBUG=1 shows where it fails",
+            detail=error.detail if wants_tracebacks() else "",
+        )
 
     def _describe(self, best: Improvement, judge: Estimating | Measuring) -> Tuned:
         scope = self._scope
