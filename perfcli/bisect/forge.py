@@ -219,6 +219,11 @@ class Forge:
         code = self.known.codes.get(_name_of(settings))
         return code is not None and self.has_value(self._class(code, settings).name or "")
 
+    def is_refused(self, settings: Settings) -> bool:
+        """Return whether torch can't compile it, unlike code of the user's that raised."""
+        code = self.known.codes.get(_name_of(settings))
+        return code is not None and code.name is None
+
     def can_infer(self, settings: Settings) -> bool:
         """Return whether its class needs no compiling, by what is known now."""
         return self._unread.code_of(settings) is not None

@@ -187,6 +187,8 @@ class _Tuning:
             try:
                 judge.begin()
             except CompileFailed as error:
+                if not self._forge.is_refused(self._settings(frozenset())):
+                    raise
                 raise self._blame_torch(error) from error
             best = exact.best_of(self._forge, "improve", limits, sums_only=True)
         blank = self._describe(best, judge)
@@ -257,8 +259,8 @@ class _Tuning:
         return self._scope.wide.settings(subset)
 
     def _choose(self, best: Improvement, alone: Sequence[Tried], judge: Judge) -> Subset:
-        """Return the smallest set that surely keeps most of the best one's gain. Where that one is
-        not surely faster: the single change that surely is, and gains most; empty where there is
+        """Return the smallest set that keeps most of the best one's gain. Where that one is not
+        surely faster: the single change that surely is, and gains most; empty where there is
         none."""
         keys = [change.key for change in best.best]
         settings = self._settings(frozenset(keys))
