@@ -18,7 +18,7 @@ from perfcli.model import (
 )
 
 from ._rows.places import parse_place, strip_root
-from .json import render
+from .json import _take, render
 
 # History of the schema; it grows when a field changes its meaning or goes.
 # 1  first version
@@ -41,16 +41,14 @@ def _render(judgement: Judgement) -> str:
 
 def _describe_check(check: Judged, root: str) -> dict[str, Any]:
     return {
-        "name": check.name,
-        "outcome": check.outcome,
+        **_take(check, "name", "outcome"),
         "reason": strip_root(check.reason, root),
         "fault": strip_root(check.fault, root) or None,
         "baseline": _describe_provenance(check.provenance) if check.provenance else None,
         "limits": [_describe_limit(result, root) for result in check.limits],
         "findings": [
             {
-                "finding": result.finding,
-                "state": result.state,
+                **_take(result, "finding", "state"),
                 "allowance": _describe_allowance(result.allowance),
             }
             for result in check.findings
@@ -61,8 +59,7 @@ def _describe_check(check: Judged, root: str) -> dict[str, Any]:
 
 def _describe_provenance(source: Provenance) -> dict[str, Any]:
     return {
-        "kind": source.kind,
-        "where": source.where,
+        **_take(source, "kind", "where"),
         "created": source.created or None,
         "reason": source.reason or None,
         "revision": source.revision or None,
@@ -76,14 +73,8 @@ def _describe_limit(result: LimitResult, root: str) -> dict[str, Any]:
     return {
         "metric": limit.metric,
         "pattern": limit.kernel or None,
-        "most": limit.most,
-        "growth": limit.growth,
-        "growth_share": limit.growth_share,
-        "state": result.state,
-        "base": result.base,
-        "head": result.head,
-        "allowed": result.allowed,
-        "group": result.group,
+        **_take(limit, "most", "growth", "growth_share"),
+        **_take(result, "state", "base", "head", "allowed", "group"),
         "kernel": result.kernel or None,
         "text": strip_root(result.text, root),
         "allowance": _describe_allowance(result.allowance),
@@ -91,16 +82,7 @@ def _describe_limit(result: LimitResult, root: str) -> dict[str, Any]:
 
 
 def _describe_allowance(allowance: Allowance | None) -> dict[str, Any] | None:
-    if allowance is None:
-        return None
-    return {
-        "kernel": allowance.kernel,
-        "limit": allowance.limit,
-        "reason": allowance.reason,
-        "owner": allowance.owner,
-        "expires": allowance.expires,
-        "most": allowance.most,
-    }
+    return _take(allowance) if allowance else None
 
 
 def _describe_comparison(comparison: Comparison, root: str) -> dict[str, Any]:

@@ -5,13 +5,8 @@ The same judgement gives the same bytes: no times, ids of runs or folders of thi
 
 from __future__ import annotations
 
-from perfcli.model import Document, Judgement
+from perfcli.model import Document
 
 from ._html.page import page
 
-
-def _render(judgement: Judgement) -> str:
-    return page(judgement)
-
-
-DOCUMENT = Document("html", ".html", _render)
+DOCUMENT = Document("html", ".html", page)
