@@ -4,10 +4,11 @@ Its own conversion cuts the lower bits off: every output is up to a whole unit o
 small, twice of what a kernel's tolerance allows. Rounded to the nearest, ties to even, a case has
 the same tolerance everywhere. ``_convert_float`` of triton 3.6 and 3.7.
 
-Three quarters of its time go into what it need not do: it replaces the functions of
+Most of its time goes into what it need not do: it replaces the functions of
 ``triton.language`` again in each call of a device function, combines what is reduced element by
-element, builds a table for each type that it looks up, and asks of each integer sum whether it
-overflows, without telling anybody. What another triton names in another way stays as it is.
+element, builds a table for each type that it looks up, makes the types and shapes of blocks anew
+for each value, and asks of each integer sum whether it overflows, without telling anybody. What
+another triton names in another way stays as it is.
 """
 
 from __future__ import annotations
@@ -52,10 +53,16 @@ def prepare() -> None:
 
     rounding.rounds = True  # type: ignore[attr-defined]
     setattr(interpreter, _CORNER, rounding)
+    core: Any = importlib.import_module("triton.language.core")
+    semantic: Any = importlib.import_module("triton.language.semantic")
     for owner, name, faster in (
         (interpreter, "_patch_lang", _patch_once),
         (interpreter, "_get_np_dtype", _look_up_once),
         (getattr(interpreter, "ReduceOps", None), "generic_reduce", _reduce_by_halves),
+        (core.block_type, "__init__", _share_block_types),
+        (core.block_type, "__eq__", _know_shared_types),
+        (core.tensor, "__init__", _share_shapes),
+        (getattr(semantic, "TritonSemantic", None), "broadcast_impl_value", _leave_like_shapes),
     ):
         if slow := getattr(owner, name, None):
             setattr(owner, name, faster(slow))
@@ -124,6 +131,59 @@ def _reduce_by_halves(_: Any) -> Callable[[Any, Any], Any]:
         return [self.to_tensor(p, each.dtype) for p, each in zip(parts, given, strict=True)]
 
     return reduce
+
+
+def _share_block_types(fill: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+    """Return what gives the same attributes to types of the same elements and shape, and the same
+    shape to all types of that shape."""
+    known: dict[Any, dict[str, Any]] = {}
+    shapes: dict[Any, Any] = {}
+
+    def fill_once(self: Any, element: Any, shape: Any) -> None:
+        sizes = tuple([getattr(size, "value", size) for size in shape])
+        # The attributes keep the element's type, whose id is nobody else's then.
+        found = known.get((id(element), sizes))
+        if found is None:
+            fill(self, element, shape)
+            self.shape = shapes.setdefault(sizes, self.shape)
+            known[id(element), sizes] = self.__dict__
+        else:
+            self.__dict__ = found
+
+    return fill_once
+
+
+def _know_shared_types(equals: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def equals_at_once(self: Any, other: Any) -> bool:
+        return self.__dict__ is getattr(other, "__dict__", None) or equals(self, other)
+
+    return equals_at_once
+
+
+def _share_shapes(fill: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+    """Return what makes the shape of a value once for all values of that shape."""
+    known: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+    def fill_once(self: Any, handle: Any, type: Any) -> None:
+        shape = type.shape if type.is_block() else None
+        found = known.get(id(shape))
+        if found is None:
+            fill(self, handle, type)
+            known[id(shape)] = shape, dict(self.__dict__)
+        else:
+            self.__dict__.update(found[1], handle=handle, type=type, dtype=type.scalar)
+
+    return fill_once
+
+
+def _leave_like_shapes(broadcast: Callable[..., Any]) -> Callable[..., Any]:
+    def broadcast_others(self: Any, one: Any, other: Any) -> Any:
+        shape = getattr(one.type, "shape", None)
+        if shape is not None and shape is getattr(other.type, "shape", None):
+            return one, other
+        return broadcast(self, one, other)
+
+    return broadcast_others
 
 
 def _convert(values: Any, source: str, target: str) -> Any:
