@@ -256,9 +256,11 @@ def verdicts_elsewhere(root: Path) -> list[str]:
         f"{path.relative_to(root)}:{call.lineno} {ast.unparse(call)}"
         for path in files
         if path.relative_to(root) != CONCLUDES
-        for function in _functions(ast.parse(path.read_text(encoding="utf-8")))
+        for text in [path.read_text(encoding="utf-8")]
+        if any(word in text for word in ("Comparison", *VERDICT))  # no call has none of them
+        for function in _functions(ast.parse(text))
         for call in ast.walk(function)
-        if isinstance(call, ast.Call) and _sets_verdict(call, _annotations(function))
+        if isinstance(call, ast.Call) and _sets_verdict(call, function)
     ]
 
 
@@ -273,15 +275,18 @@ def _annotations(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, 
     return {each.arg: ast.unparse(each.annotation) for each in every if each.annotation}
 
 
-def _sets_verdict(call: ast.Call, annotations: Mapping[str, str]) -> bool:
+def _sets_verdict(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether it makes a Comparison with a verdict, or replaces one's. What is replaced is told by
     its annotation, else by its name, else by its fields: of other classes some have an outcome."""
-    name, given = ast.unparse(call.func).rpartition(".")[2], {each.arg for each in call.keywords}
+    given = {each.arg for each in call.keywords}
+    if not VERDICT & given and len(call.args) <= 4:
+        return False
+    name = ast.unparse(call.func).rpartition(".")[2]
     if name == "Comparison":
-        return bool(VERDICT & given) or len(call.args) > 4
+        return True
     if name != "replace" or not VERDICT & given:
         return False
-    what = ast.unparse(call.args[0])
+    what, annotations = ast.unparse(call.args[0]), _annotations(function)
     if what in annotations:
         return "Comparison" in annotations[what]
     return "comparison" in what or "because" in given or {"outcome", "reason"} <= given
@@ -353,9 +358,11 @@ def constructions(root: Path, name: str) -> list[str]:
     found = []
     for folder in (*FOLDERS, "bench"):
         for path in sorted((root / folder).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            if name not in text:
+                continue
             where = path.relative_to(root).as_posix()
-            found += [f"{where}: {function}" for function in _callers(tree, name, "module")]
+            found += [f"{where}: {f}" for f in _callers(ast.parse(text), name, "module")]
     return found
 
 

@@ -364,12 +364,12 @@ def test_importing_the_plugin_takes_no_time(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-X", f"pycache_prefix={tmp_path}", "-c", code]
     environment = {"PATH": "", "PYTHONPATH": ":".join(filter(None, sys.path))}
-    best = min(
+    assert any(
         float(
             subprocess.run(
                 command, check=True, capture_output=True, text=True, env=environment
             ).stdout
         )
+        < 0.005
         for _ in range(6)
     )
-    assert best < 0.005
