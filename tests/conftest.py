@@ -64,10 +64,8 @@ def once(run_folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
 
 
 @pytest.fixture(scope="session")
-def warm_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    process = WarmProcess(tmp_path_factory.mktemp("warm"))
-    yield process
-    process.close()
+def warm_process(run_folder: Path) -> WarmProcess:
+    return WarmProcess(run_folder)
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -32,12 +34,12 @@ USUAL = "h100"
 
 class WarmProcess:
     """Compiles each request in a fork of one process for its device (``warm_worker``): of one for
-    the target that most tests have, or of one for all others."""
+    the target that most tests have, or of one for all others. All workers of a run of the tests
+    share them."""
 
     def __init__(self, folder: Path) -> None:
-        """Its own temporary files go to ``folder``."""
+        """``folder`` is that of the run; their own temporary files go there."""
         self._folder = folder
-        self._processes: dict[str, subprocess.Popen[str]] = {}
 
     def compile(self, request: CompileRequest) -> Bundle:
         with _make_folder() as folder:
@@ -53,19 +55,28 @@ class WarmProcess:
             return json.loads((folder / "replies").read_bytes())
 
     def _ask(self, folder: Path, request: CompileRequest, asked: Any) -> None:
-        first = _first_request(request)
-        kind = f"{first.device} {first.target and first.target.name}"
-        if kind not in self._processes:
-            self._processes[kind] = _start(first, self._folder)
-        process = self._processes[kind]
-        assert process.stdin is not None
-        assert process.stdout is not None
         current = request.folder or os.getcwd()
-        process.stdin.write(json.dumps([str(folder), current, request.device, asked]) + "\n")
-        process.stdin.flush()
-        status = process.stdout.readline()
+        with self._connect(_first_request(request)) as connection:
+            line = json.dumps([str(folder), current, request.device, asked]) + "\n"
+            connection.sendall(line.encode())
+            status = connection.makefile().readline()
         log = (folder / "log").read_text(errors="replace") if status else "it ended"
         assert status == "0\n", log[-3000:]
+
+    def _connect(self, first: CompileRequest) -> socket.socket:
+        """Start the process where nobody has yet."""
+        kind = f"{first.device} {first.target and first.target.name}"
+        # A path can be too long for a socket; a name of this kind goes with who listens.
+        address = f"\0perfcli-test {_whole_run()} {kind}"
+        connection = socket.socket(socket.AF_UNIX)
+        with open(self._folder / f"{kind}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                connection.connect(address)
+            except ConnectionRefusedError:
+                _start(first, self._folder, address)
+                connection.connect(address)
+        return connection
 
     def compile_each(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
@@ -79,10 +90,6 @@ class WarmProcess:
                 made = error
             progress(Progress(number, "done"))
             yield number, made
-
-    def close(self) -> None:
-        for process in self._processes.values():
-            process.communicate()
 
 
 class Templates:
@@ -143,16 +150,26 @@ def _first_request(request: CompileRequest) -> CompileRequest:
     return replace(request, scenario="", params={}, preset=None, target=target, variant=Variant(""))
 
 
-def _start(request: CompileRequest, folder: Path) -> subprocess.Popen[str]:
+def _start(request: CompileRequest, folder: Path, address: str) -> None:
+    """It ends with the run."""
     program = str(Path(__file__).with_name("warm_worker.py"))
     asked = protocol.encode(protocol.plain(request)).decode()
-    return subprocess.Popen(
-        [sys.executable, "-P", program, str(BOOTSTRAP), asked],
-        env=worker_environment(request, folder),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        number = listener.fileno()
+        subprocess.Popen(
+            [sys.executable, "-P", program, str(BOOTSTRAP), asked, str(number), str(_whole_run())],
+            env=worker_environment(request, folder),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[number],
+        )
+
+
+def _whole_run() -> int:
+    """The process that started the workers, or that runs all tests."""
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 
 
 def _read_bundle(replies: Path) -> Bundle:

@@ -2,13 +2,13 @@
 compiled with default options, as ``perfcli.worker.forking`` does: all else happens as in a fresh
 worker.
 
-    python -P warm_worker.py BOOTSTRAP REQUEST
+    python -P warm_worker.py BOOTSTRAP REQUEST SOCKET PROCESS
 
 REQUEST names the device, and a target where all later requests have it; without one, each fork
-takes its own. Reads lines ``[folder, current, device, asked]``; the fork works in ``current`` and
-leaves its replies in ``folder/replies``. ``asked`` is ``{"compile": REQUEST}``, or
-``{"call": [PROGRAM, …]}`` for what the program's function ``answer`` returns for the arguments.
-Says the exit status of each.
+takes its own. Who connects to the socket writes a line ``[folder, current, device, asked]``; the
+fork works in ``current`` and leaves its replies in ``folder/replies``. ``asked`` is
+``{"compile": REQUEST}``, or ``{"call": [PROGRAM, …]}`` for what the program's function ``answer``
+returns for the arguments. Says the exit status of each, and ends when the process does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import contextlib
 import json
 import os
 import runpy
+import selectors
 import signal
+import socket
 import sys
 import tempfile
 import traceback
@@ -41,17 +43,52 @@ def main() -> None:
         keep = session.import_torch(request)
         _warm_up(request)
         session.import_torch = lambda request: keep
-    for line in sys.stdin:
-        folder, current, device, asked = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            os.setsid()
-            os.chdir(current)
-            _answer(Path(folder), device, asked)
-        status = os.waitpid(child, 0)[1]
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # the processes that compiled its kernels
-        print(status, flush=True)  # noqa: T201
+    listener = socket.socket(fileno=int(sys.argv[3]))
+    listener.set_inheritable(False)
+    _serve(listener, int(sys.argv[4]))
+    os._exit(0)  # nothing that torch would take down is needed
+
+
+def _serve(listener: socket.socket, whole_run: int) -> None:
+    with selectors.DefaultSelector() as selector:
+        selector.register(os.pidfd_open(whole_run), selectors.EVENT_READ)
+        selector.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is listener:
+                    asking, _ = listener.accept()
+                    if child := _fork_for(asking):
+                        ended = os.pidfd_open(child)
+                        selector.register(ended, selectors.EVENT_READ, (asking, child))
+                elif key.data is None:
+                    return
+                else:
+                    selector.unregister(key.fileobj)
+                    os.close(key.fd)
+                    _say_how_it_ended(*key.data)
+
+
+def _fork_for(asking: socket.socket) -> int:
+    """Return the process that answers; 0 where nothing is asked."""
+    with asking.makefile() as lines:
+        line = lines.readline()
+    if not line:
+        return 0
+    folder, current, device, asked = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os.chdir(current)
+        _answer(Path(folder), device, asked)
+    return child
+
+
+def _say_how_it_ended(asking: socket.socket, child: int) -> None:
+    status = os.waitpid(child, 0)[1]
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # the processes that compiled its kernels
+    with asking, contextlib.suppress(BrokenPipeError):  # who asked was interrupted
+        asking.sendall(f"{status}\n".encode())
 
 
 def _import_torch(cache: Path) -> None:
