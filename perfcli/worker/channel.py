@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -21,6 +22,9 @@ from typing import Protocol, TypeAlias, TypeVar
 import msgspec
 
 from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.machine.scratch import make_scratch
+from perfcli.model import Bundle, Run
+from perfcli.worker import protocol
 from perfcli.worker.import_ahead import Importing
 from perfcli.worker.replies import signal_name
 from perfcli.worker.starting import PARENT, list_command
@@ -85,6 +89,33 @@ class _Process(Protocol):
 
 
 Fork: TypeAlias = Callable[[tuple[int, int, int]], _Process | None]
+
+
+class Reply(msgspec.Struct):
+    """Holds what any worker may reply; each kind of worker adds its own."""
+
+    type: str
+    kind: str = ""
+    message: str = ""
+    detail: str = ""
+
+    def raise_error(self) -> None:
+        """Raise what the worker says went wrong, where that is what it says."""
+        if self.type == "error":
+            raise protocol.error(self.kind, self.message, self.detail)
+
+
+def read_bundle(
+    run: msgspec.Raw, blobs: msgspec.Raw, failure: Callable[[str], WorkerFailed]
+) -> Bundle:
+    """Return the run of a reply with its texts. Raises the error that ``failure`` makes where it is
+    none."""
+    try:
+        return Bundle(
+            msgspec.json.decode(run, type=Run), msgspec.json.decode(blobs, type=dict[str, str])
+        )
+    except msgspec.DecodeError as error:
+        raise failure(f"the worker sent a broken result ({error})") from error
 
 
 class Channel:
@@ -304,3 +335,37 @@ class Channel:
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.kill(self._process.pid, signal.SIGABRT)
             self._process.wait(timeout=STACK_SECONDS)
+
+
+class Held:
+    """Holds one worker, with a folder for its log and caches that goes with it. ``_begin`` sets
+    ``_channel``, and tells the worker what to do."""
+
+    def __init__(self) -> None:
+        self._folder = make_scratch()
+        self._channel: Channel | None = None
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _open(self) -> Channel:
+        if self._channel is None:
+            raise WorkerFailed("the worker is closed")
+        return self._channel
+
+    def kill(self) -> None:
+        """End the process from another thread: who waits for it notices."""
+        if (channel := self._channel) is not None:
+            channel.kill()
+
+    def close(self) -> None:
+        """End the process, whatever it does; may be called again."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -9,12 +9,10 @@ import threading
 from pathlib import Path
 from typing import TypeAlias
 
-import msgspec
-
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.model import Bundle, CompileRequest, GivenRequest, Run
-from perfcli.worker import protocol
-from perfcli.worker.template import Reply, WarmWorker
+from perfcli.model import Bundle, CompileRequest, GivenRequest
+from perfcli.worker.channel import read_bundle
+from perfcli.worker.template import WarmWorker
 from perfcli.worker.weighing import weigh
 
 Place: TypeAlias = "tuple[int, str]"
@@ -53,9 +51,10 @@ class GivenCompiler:
         if len(replies) != 1:
             raise WorkerFailed(f"the worker sent {len(replies)} replies to one question")
         (reply,) = replies
-        if reply.type == "error":
-            raise protocol.error(reply.kind, reply.message, reply.detail)
-        return weigh(_bundle(reply), Path(given.compile.cache_dir))
+        reply.raise_error()
+        return weigh(
+            read_bundle(reply.run, reply.blobs, WorkerFailed), Path(given.compile.cache_dir)
+        )
 
     def close(self) -> None:
         """End its workers; may be called again."""
@@ -77,16 +76,6 @@ class GivenCompiler:
         worker = self._workers.pop(place, None)
         if worker is not None and place[0] == os.getpid():
             worker.close()
-
-
-def _bundle(reply: Reply) -> Bundle:
-    try:
-        return Bundle(
-            msgspec.json.decode(reply.run, type=Run),
-            msgspec.json.decode(reply.blobs, type=dict[str, str]),
-        )
-    except msgspec.DecodeError as error:
-        raise WorkerFailed(f"the worker sent a broken result ({error})") from error
 
 
 def _place(request: CompileRequest) -> Place:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,37 +43,29 @@ from perfcli.model.kernel_work import (
     TimedOperator,
 )
 from perfcli.worker import protocol
-from perfcli.worker.channel import Channel
+from perfcli.worker.channel import Channel, Held, Reply
 
 T = TypeVar("T")
 
 
-class _Reply(msgspec.Struct):
-    type: str
+class _Reply(Reply):
     number: int = 0
     total: int = 0
     name: str = ""
-    kind: str = ""
-    message: str = ""
-    detail: str = ""
     found: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Worker:
-    """Holds one process, and a folder for its caches."""
-
+class _Worker(Held):
     def __init__(
         self, python: str | None, timeout_seconds: float | None, own: Mapping[str, str]
     ) -> None:
-        self._timeout = timeout_seconds
-        self._folder = make_scratch()
-        self._channel: Channel | None = None
-        try:
-            self._channel = Channel(python, _environment(self._folder, own), self._folder)
-            self._channel.doing = "importing torch"
-        except BaseException:
-            self.close()
-            raise
+        self._python, self._timeout, self._own = python, timeout_seconds, own
+        super().__init__()
+
+    def _begin(self) -> None:
+        environment = _environment(self._folder, self._own)
+        self._channel = Channel(self._python, environment, self._folder)
+        self._channel.doing = "importing torch"
 
     def doing(self, what: str) -> None:
         self._open().doing = what
@@ -89,8 +82,7 @@ class _Worker:
             reply = channel.receive_as(_Reply)
             if reply.type == "done":
                 return
-            if reply.type == "error":
-                raise protocol.error(reply.kind, reply.message, reply.detail)
+            reply.raise_error()
             yield reply
 
     def decoded(self, reply: _Reply, kind: type[T]) -> T:
@@ -102,17 +94,6 @@ class _Worker:
     def failure(self, message: str) -> WorkerFailed:
         return self._open().failure(message)
 
-    def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _open(self) -> Channel:
-        if self._channel is None:
-            raise WorkerFailed("the worker is closed")
-        return self._channel
-
 
 def _environment(folder: Path, own: Mapping[str, str]) -> dict[str, str]:
     private = {
@@ -122,6 +103,19 @@ def _environment(folder: Path, own: Mapping[str, str]) -> dict[str, str]:
         "TMPDIR": str(folder),
     }
     return clean_environment(os.environ, {**private, **own})
+
+
+@contextmanager
+def _start(
+    python: str | None, timeout_seconds: float, what: str, own: Mapping[str, str] | None = None
+) -> Iterator[_Worker]:
+    """Start a worker for one question, which it is at next."""
+    worker = _Worker(python, timeout_seconds, own or {})
+    try:
+        worker.doing(what)
+        yield worker
+    finally:
+        worker.close()
 
 
 class _Checking:
@@ -190,34 +184,25 @@ class KernelProcess:
         self._bench: _Worker | None = None
 
     def compiled(self, request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
-        worker = _Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
-        try:
-            worker.doing("compiling kernels")
+        with self._without_device("compiling kernels") as worker:
             for reply in worker.ask({"launches": request}):
                 yield reply.number, worker.decoded(reply, Candidate)
-        finally:
-            worker.close()
 
     def built(self, request: KernelsRequest) -> Iterator[tuple[int, Compiled]]:
         """Yield each text's number and what it became, as they come. A text that Triton refuses has
         an ``error``. Raises WorkerFailed where the worker died or hung, CompileFailed where its
         torch can't compile for the target."""
-        worker = _Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
-        try:
-            worker.doing("compiling kernels")
+        with self._without_device("compiling kernels") as worker:
             for reply in worker.ask({"texts": request}):
                 yield reply.number, worker.decoded(reply, Compiled)
-        finally:
-            worker.close()
 
     def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
-        worker = _Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
-        try:
-            worker.doing("describing kernels")
+        with self._without_device("describing kernels") as worker:
             replies = worker.ask({"describe": request})
             return tuple(worker.decoded(reply, DescribedLaunch) for reply in replies)
-        finally:
-            worker.close()
+
+    def _without_device(self, what: str) -> AbstractContextManager[_Worker]:
+        return _start(self._python, self._timeout, what, {"CUDA_VISIBLE_DEVICES": ""})
 
     def checked(
         self, request: CheckRequest, compiling: Callable[[int, int], None]
@@ -267,7 +252,7 @@ class KernelProcess:
 
 
 def time_corpus(
-    request: CorpusRequest, python: str | None = None, timeout_seconds: float | None = None
+    request: CorpusRequest, python: str | None = None
 ) -> Iterator[CorpusCode | tuple[int, ColdAndHot]]:
     """Yield what cases are compiled to, then the times of each by its number, as they come. A case
     that Triton refuses, or whose times were lost, is left out.
@@ -275,9 +260,7 @@ def time_corpus(
     Raises:
         WorkerFailed: the worker died or hung.
     """
-    worker = _Worker(python, timeout_seconds or SILENT_SECONDS, {})
-    try:
-        worker.doing("compiling kernels")
+    with _start(python, SILENT_SECONDS, "compiling kernels") as worker:
         for reply in worker.ask({"corpus": request}):
             if reply.type == "compiled":
                 yield worker.decoded(reply, CorpusCode)
@@ -285,12 +268,10 @@ def time_corpus(
                 worker.doing("timing kernels")
                 cold, hot = worker.decoded(reply, list)
                 yield reply.number, (tuple(cold), tuple(hot))
-    finally:
-        worker.close()
 
 
 def time_operators(
-    request: OperatorsRequest, python: str | None = None, timeout_seconds: float | None = None
+    request: OperatorsRequest, python: str | None = None
 ) -> Iterator[dict[str, float] | tuple[int, tuple[TimedOperator, ...]]]:
     """Yield what the host needs for calls, in microseconds by kind, then the calls of each case by
     its number, as they come. A case whose times were lost is left out.
@@ -298,16 +279,12 @@ def time_operators(
     Raises:
         WorkerFailed: the worker died or hung.
     """
-    worker = _Worker(python, timeout_seconds or SILENT_SECONDS, {})
-    try:
-        worker.doing("timing library operators")
+    with _start(python, SILENT_SECONDS, "timing library operators") as worker:
         for reply in worker.ask({"operators": request}):
             if reply.type == "host":
                 yield worker.decoded(reply, dict[str, float])
             else:
                 yield reply.number, worker.decoded(reply, tuple[TimedOperator, ...])
-    finally:
-        worker.close()
 
 
 def _receive_benched(worker: _Worker, ask: BenchAsk, preparing: Callable[[str], None]) -> Benched:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import TypeVar
 import msgspec
 
 from perfcli.errors import OutOfMemory, PerfcliError
-from perfcli.machine.scratch import make_scratch
 from perfcli.model import Ask, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
-from perfcli.worker.channel import Channel
+from perfcli.worker.channel import Channel, Held, Reply
 from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.forked_worker import Descriptors, ForkedWorker, fork_warm
 from perfcli.worker.roles import PHASES, Phase
@@ -28,12 +26,8 @@ TURN_SECONDS = 300.0
 TURN_TIMES = 10
 
 
-class _Reply(msgspec.Struct):
-    type: str
+class _Reply(Reply):
     phase: str = ""
-    kind: str = ""
-    message: str = ""
-    detail: str = ""
     prepared: msgspec.Raw = msgspec.Raw(b"")
     turn: msgspec.Raw = msgspec.Raw(b"")
 
@@ -52,7 +46,7 @@ class Starter:
         return LiveWorker(request, self.caches, told, self.timeout_seconds, self.servers)
 
 
-class LiveWorker:
+class LiveWorker(Held):
     """Answers, from a process of its own, as a ``roles.MeasuringWorker``."""
 
     def __init__(
@@ -66,33 +60,31 @@ class LiveWorker:
         self._side = request.side
         self._told = told
         self._timeout = timeout_seconds
-        self._folder = make_scratch()
-        self._channel: Channel | None = None
+        self._request, self._caches, self._servers = request, caches, servers
         self._step_seconds = 0.0
         self._prepared: _Reply | None = None
-        try:
-            environment = measuring_environment(
-                request.compile, request.threads, self._folder, caches
-            )
-            python, current = request.compile.variant.python, request.compile.folder
+        super().__init__()
 
-            def fork(descriptors: Descriptors) -> ForkedWorker | None:
-                if servers is None:
-                    return None
-                kept, _ = fork_warm(request.compile, environment, descriptors, "measure")
-                return kept or servers.fork(request.compile, environment, descriptors)
+    def _begin(self) -> None:
+        request, servers = self._request, self._servers
+        compiled = request.compile
+        environment = measuring_environment(compiled, request.threads, self._folder, self._caches)
 
-            self._channel = Channel(
-                python, environment, self._folder, OutOfMemory, current, fork=fork
-            )
-            if request.compile.device == "cuda" and request.rank is None:
-                # Of one device, whatever torch uses it. Ranks would wait for each other in turn.
-                name = f"device-{request.device_index or 0}"
-                request = replace(request, turnstile=str(caches.parent / name))
-            self._channel.send(protocol.encode({"measure": request}))
-        except BaseException:
-            self.close()
-            raise
+        def fork(descriptors: Descriptors) -> ForkedWorker | None:
+            if servers is None:
+                return None
+            kept, _ = fork_warm(compiled, environment, descriptors, "measure")
+            return kept or servers.fork(compiled, environment, descriptors)
+
+        self._channel = Channel(
+            *(compiled.variant.python, environment, self._folder, OutOfMemory, compiled.folder),
+            fork=fork,
+        )
+        if compiled.device == "cuda" and request.rank is None:
+            # Of one device, whatever torch uses it. Ranks would wait for each other in turn.
+            name = f"device-{request.device_index or 0}"
+            request = replace(request, turnstile=str(self._caches.parent / name))
+        self._channel.send(protocol.encode({"measure": request}))
 
     def is_prepared(self) -> bool:
         while self._prepared is None and self._open().has_line():
@@ -114,17 +106,6 @@ class LiveWorker:
         channel.send(protocol.encode(protocol.plain(ask)))
         return self._decoded(self._check(self._next_but_progress(), "turn").turn, Turn)
 
-    def kill(self) -> None:
-        """End the process from another thread: who waits for it notices."""
-        if self._channel is not None:
-            self._channel.kill()
-
-    def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        shutil.rmtree(self._folder, ignore_errors=True)
-
     def _next_but_progress(self) -> _Reply:
         while (reply := self._next(self._open())) is None:
             pass
@@ -143,8 +124,7 @@ class LiveWorker:
     def _check(self, reply: _Reply, wanted: str) -> _Reply:
         """Return the reply. Raises the error that it is, or WorkerFailed for one of another
         kind."""
-        if reply.type == "error":
-            raise protocol.error(reply.kind, reply.message, reply.detail)
+        reply.raise_error()
         if reply.type != wanted:
             raise self._open().failure(
                 f"the {self._side}'s worker sent {reply.type!r} instead of {wanted!r}"

@@ -7,7 +7,6 @@ and caches of its own that vanish with it.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +21,9 @@ import msgspec
 
 from perfcli.errors import PerfcliError
 from perfcli.machine.driver import device_count
-from perfcli.machine.scratch import make_scratch
-from perfcli.model import Bundle, CompileRequest, Run
+from perfcli.model import Bundle, CompileRequest
 from perfcli.worker import protocol
-from perfcli.worker.channel import Channel
+from perfcli.worker.channel import Channel, Held, Reply, read_bundle
 from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.forked_worker import ForkedWorker, fork_warm
 from perfcli.worker.needs import USUAL_NEEDS, Needs, measure_memory
@@ -34,14 +32,10 @@ from perfcli.worker.starting import VISIBLE_GPUS, worker_environment
 from perfcli.worker.weighing import weigh
 
 
-class _Reply(msgspec.Struct):
-    type: str
+class _Reply(Reply):
     phase: str = ""
     done: int = 0
     total: int | None = None
-    kind: str = ""
-    message: str = ""
-    detail: str = ""
     run: msgspec.Raw = msgspec.Raw(b"")
     blobs: msgspec.Raw = msgspec.Raw(b"")
 
@@ -247,7 +241,7 @@ class _Crew:
         self._pool.shutdown(cancel_futures=True)
 
 
-class _Compilation:
+class _Compilation(Held):
     """Compiles one request in one worker, which begins at once."""
 
     def __init__(
@@ -265,16 +259,9 @@ class _Compilation:
         self.traces = False
         """Whether it has got as far as that."""
         self._timeout = timeout_seconds
-        self._channel: Channel | None = None
-        self._folder = make_scratch()
-        try:
-            self._channel = self._start()
-            self._channel.send(protocol.encode({"compile": request}), last=True)
-        except BaseException:
-            self.close()
-            raise
+        super().__init__()
 
-    def _start(self) -> Channel:
+    def _begin(self) -> None:
         request = self._request
         environment = worker_environment(request, self._folder)
         if self._gpu is not None:
@@ -290,13 +277,13 @@ class _Compilation:
             return worker
 
         python, current = request.variant.python, request.folder
-        return Channel(python, environment, self._folder, current=current, fork=fork)
+        self._channel = Channel(python, environment, self._folder, current=current, fork=fork)
+        self._channel.send(protocol.encode({"compile": request}), last=True)
 
     def finish(self) -> Bundle:
         """Wait for the result. Raises what the worker raised, or ``WorkerFailed`` with the end of
         its log where it died, hung past the timeout, or sent something else than a reply."""
-        channel = self._channel
-        assert channel is not None
+        channel = self._open()
         try:
             channel.give(self._timeout)
             return _bundle(channel, self._index, self._hear)
@@ -309,28 +296,17 @@ class _Compilation:
 
     def step_back(self) -> None:
         """Leave the processors to whoever wants them."""
-        if self._channel is not None:
-            self._channel.step_back()
+        if (channel := self._channel) is not None:
+            channel.step_back()
 
     def pause(self) -> None:
         """Stop the worker until ``resume``."""
-        if self._channel is not None:
-            self._channel.pause()
+        if (channel := self._channel) is not None:
+            channel.pause()
 
     def resume(self) -> None:
-        if self._channel is not None:
-            self._channel.resume()
-
-    def kill(self) -> None:
-        """End the worker from another thread: the one that waits for it notices, and clears up."""
-        if self._channel is not None:
-            self._channel.kill()
-
-    def close(self) -> None:
-        """End the worker, whatever it does; may be called again."""
-        if self._channel is not None:
-            self._channel.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if (channel := self._channel) is not None:
+            channel.resume()
 
 
 def _bundle(channel: Channel, index: int, progress: Callable[[Progress], None]) -> Bundle:
@@ -341,22 +317,11 @@ def _bundle(channel: Channel, index: int, progress: Callable[[Progress], None]) 
             progress(_progress(index, reply))
         elif reply.type == "note":
             progress(Progress(index, "kernels", note=reply.message))
-        elif reply.type == "error":
-            raise protocol.error(reply.kind, reply.message, reply.detail)
         else:
-            bundle = _decode(channel, reply)
+            reply.raise_error()
+            bundle = read_bundle(reply.run, reply.blobs, channel.failure)
             progress(Progress(index, "done"))
             return bundle
-
-
-def _decode(channel: Channel, reply: _Reply) -> Bundle:
-    try:
-        return Bundle(
-            msgspec.json.decode(reply.run, type=Run),
-            msgspec.json.decode(reply.blobs, type=dict[str, str]),
-        )
-    except msgspec.DecodeError as error:
-        raise channel.failure(f"the worker sent a broken result ({error})") from error
 
 
 def _progress(index: int, reply: _Reply) -> Progress:

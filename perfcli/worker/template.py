@@ -3,7 +3,6 @@ imported, and forks for each variant (``forking``)."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import msgspec
 from perfcli.blobs import pack
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
-from perfcli.machine.scratch import make_scratch
 from perfcli.model import (
     Bundle,
     CompileRequest,
@@ -25,7 +23,7 @@ from perfcli.model import (
     Run,
 )
 from perfcli.worker import protocol
-from perfcli.worker.channel import Channel
+from perfcli.worker.channel import Channel, Held, Reply
 from perfcli.worker.roles import Made
 from perfcli.worker.starting import worker_environment
 from perfcli.worker.weighing import _add_work
@@ -34,20 +32,16 @@ _TEXTS = msgspec.json.Decoder(dict[str, str])
 _RUN = msgspec.json.Decoder(Run)
 
 
-class Reply(msgspec.Struct):
-    type: str
+class WarmReply(Reply):
     number: int = 0
     code: str = ""
     unread: tuple[str, ...] = ()
     run: msgspec.Raw = msgspec.Raw(b"")
     blobs: msgspec.Raw = msgspec.Raw(b"")
     kernels: msgspec.Raw = msgspec.Raw(b"")
-    kind: str = ""
-    message: str = ""
-    detail: str = ""
 
 
-def _read_made(reply: Reply) -> Made:
+def _read_made(reply: WarmReply) -> Made:
     """Return what a reply to a variant says."""
     if reply.type == "error":
         return protocol.error(reply.kind, reply.message, reply.detail)
@@ -147,8 +141,7 @@ class TemplateProcess:
         asked = KernelsRequest(texts, request.target, request.jobs, request.cache_dir, weighs)
         try:
             (reply,) = self._template(request).ask({"binaries": asked})
-            if reply.type == "error":
-                raise protocol.error(reply.kind, reply.message, reply.detail)
+            reply.raise_error()
         except BaseException:
             self._end(request)
             raise
@@ -189,45 +182,36 @@ class TemplateProcess:
             template.close()
 
 
-class WarmWorker:
+class WarmWorker(Held):
     """Keeps one process that has torch imported for a request's device, target, interpreter and
     environment. Raises what it says of itself where it can't start."""
 
     def __init__(self, request: CompileRequest, timeout_seconds: float | None) -> None:
         self.timeout_seconds = timeout_seconds
-        self._folder = make_scratch()
-        self._channel: Channel | None = None
-        try:
-            environment = worker_environment(request, self._folder)
-            self._channel = Channel(request.variant.python, environment, self._folder)
-            self._channel.doing = "importing torch"
-            for _ in self.ask({"template": request}):
-                pass
-        except BaseException:
-            self.close()
-            raise
+        self._request = request
+        super().__init__()
 
-    def ask(self, question: Mapping[str, Any]) -> Iterator[Reply]:
+    def _begin(self) -> None:
+        environment = worker_environment(self._request, self._folder)
+        self._channel = Channel(self._request.variant.python, environment, self._folder)
+        self._channel.doing = "importing torch"
+        for _ in self.ask({"template": self._request}):
+            pass
+
+    def ask(self, question: Mapping[str, Any]) -> Iterator[WarmReply]:
         """Yield the replies up to ``done``. Raises WorkerFailed where it dies, hangs or talks
         nonsense, and what it says of itself where it can't even import torch."""
-        channel = self._channel
-        assert channel is not None
+        channel = self._open()
         channel.send(protocol.encode(question))
         while True:
             channel.give(self.timeout_seconds)
-            reply = channel.receive_as(Reply)
+            reply = channel.receive_as(WarmReply)
             if reply.type == "done":
                 channel.doing = "generating code"
                 return
             if "template" in question:
                 raise protocol.error(reply.kind, reply.message, reply.detail)
             yield reply
-
-    def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _place(request: CompileRequest) -> Place:

@@ -20,11 +20,11 @@ DIES = _Reply("dies")
 
 
 def compiling(number: int) -> _Reply:
-    return _Reply("compiling", number, 4)
+    return _Reply("compiling", number=number, total=4)
 
 
 def checked(*numbers: int) -> list[_Reply]:
-    return [_Reply("checked", number) for number in numbers]
+    return [_Reply("checked", number=number) for number in numbers]
 
 
 class Made:
