@@ -157,7 +157,7 @@ def _check_disk(folder: Path) -> _Check:
 
 
 def _check_memory(meminfo: Path = Path("/proc/meminfo")) -> _Check:
-    available = _available_memory(meminfo)
+    available = environment.available_memory(meminfo)
     if available is None:
         return _Check("memory", "warning", "not known")
     found = f"{units.size(available)} available"
@@ -173,15 +173,6 @@ def _check_variables(environ: Mapping[str, str]) -> Iterator[_Check]:
     for name in everything.keys() - kept.keys():
         advice = f"workers don't see it; to compare with it use -a or -b {name}={environ[name]}"
         yield _Check("variable", "warning", f"{name} is set", advice)
-
-
-def _available_memory(meminfo: Path) -> int | None:
-    """Return what new processes can use, in bytes."""
-    try:
-        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
 
 
 def _size(folder: Path) -> int:

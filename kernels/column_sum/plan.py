@@ -122,9 +122,9 @@ def _aligned_elements(problem: Problem) -> int:
 def _pointer_tile(problem: Problem, config: _Pointers) -> tuple[int, int]:
     """Return rows and columns of the pointer kernel's tile: what a narrow problem lacks in columns
     it gets in rows, up to the next power of two of its rows."""
-    columns = min(config.columns, max(_next_power_of_2(problem.columns), 16))
+    columns = min(config.columns, max(next_power_of_2(problem.columns), 16))
     rows = config.rows * (config.columns // columns)
-    return min(rows, max(_next_power_of_2(problem.rows), config.rows)), columns
+    return min(rows, max(next_power_of_2(problem.rows), config.rows)), columns
 
 
 def _split_rows(rows: int, column_tiles: int, tile_rows: int, slots: int) -> _Splits:
@@ -149,11 +149,11 @@ def equal_splits(rows: int, count: int, tile_rows: int) -> _Splits:
 def _finish_tile(columns: int, target: Target) -> int:
     """Return columns per block of the second kernel: as many blocks as multiprocessors, where the
     columns suffice for sectors of 64 bytes."""
-    wanted = _next_power_of_2(max(columns // target.sm_count, 1))
+    wanted = next_power_of_2(max(columns // target.sm_count, 1))
     return min(max(wanted, 16), 128)
 
 
-def _next_power_of_2(number: int) -> int:
+def next_power_of_2(number: int) -> int:
     return 1 << (max(number, 1) - 1).bit_length()
 
 
@@ -303,7 +303,7 @@ def _pointers_of(problem: Problem, target: Target) -> tuple[_Pointers, str]:
     if target.vendor != "nvidia":
         return _without_copies(inputs, target.warp_size * vector), "no cp.async; not measured"
     if inputs <= _FEW_INPUTS:
-        rows = _power_of_2_below(_BYTES_PER_STAGE // (inputs * 256 * VECTOR_BYTES))
+        rows = last_power_of_2(_BYTES_PER_STAGE // (inputs * 256 * VECTOR_BYTES))
         warps = 16 if target.capability >= (10, 0) and vector == 8 else 8
         wide = _Pointers(min(rows, 8), 256 * vector, warps, blocks_per_sm=1, num_stages=4)
         return wide, f"up to {_FEW_INPUTS} inputs: three tiles in flight ({_MEASURED})"
@@ -328,7 +328,7 @@ def _tma_of(problem: Problem, target: Target) -> tuple[_Tma, str]:
 
 def _narrow(inputs: int) -> _Pointers:
     """Return a launch with about 32 loads per thread in flight, whatever their width."""
-    loads = _power_of_2_below(32 // inputs)
+    loads = last_power_of_2(32 // inputs)
     side_by_side = min(loads, 4)
     return _Pointers(loads // side_by_side, 256 * side_by_side, 8, 4)
 
@@ -341,5 +341,5 @@ def _without_copies(inputs: int, columns_per_warp: int) -> _Pointers:
     return _Pointers(4 if inputs <= _FEW_INPUTS else 1, 4 * columns_per_warp, 4, 4)
 
 
-def _power_of_2_below(number: int) -> int:
+def last_power_of_2(number: int) -> int:
     return 1 << (max(number, 1).bit_length() - 1)

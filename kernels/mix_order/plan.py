@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
 
-from ..column_sum.plan import TRITON_TYPE, equal_splits, finish_launch
+from ..column_sum.plan import (
+    TRITON_TYPE,
+    equal_splits,
+    finish_launch,
+    last_power_of_2,
+    next_power_of_2,
+)
 from .source import _reads_of
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -30,12 +36,12 @@ class _Setting:
 def _inductor_setting(rows: int, columns: int, target: Target) -> _Setting:
     """Return what torch 2.11 chooses: by ``MixOrderReduction`` (scheduler.py) for the rows per
     block, and by ``heuristics/triton_codegen/reduction.py`` for the rest."""
-    per_block = min(max(_last_power_of_2(rows // (8 * target.sm_count)), 16), 128)
+    per_block = min(max(last_power_of_2(rows // (8 * target.sm_count)), 16), 128)
     block = min(max(per_block // 32, 4 if columns <= 512 else 1), 16)
     warps = min(max(columns // 128, 1), 8)
     if columns <= 1024:
         warps = max(warps // 2, 1)
-    return _Setting(_last_power_of_2(warps), block, 1, per_block)
+    return _Setting(last_power_of_2(warps), block, 1, per_block)
 
 
 def _spill_free_setting(
@@ -46,7 +52,7 @@ def _spill_free_setting(
     the kernel took 1.8 times as long: 98304 × 512 bfloat16, 5 reads, H200, triton 3.6.0). Fewer
     rows at a time, and only then more warps, until everything fits in registers."""
     setting = _inductor_setting(rows, columns, target)
-    vectors = _next_power_of_2(columns) * ITEM_BYTES[dtype] // VECTOR_BYTES
+    vectors = next_power_of_2(columns) * ITEM_BYTES[dtype] // VECTOR_BYTES
     setting = replace(setting, num_warps=min(max(vectors // target.warp_size, 1), 8))
     most_warps = target.max_threads_per_block // target.warp_size
     while not _fits_in_registers(setting, columns, reads, target):
@@ -66,7 +72,7 @@ def _fits_in_registers(setting: _Setting, columns: int, reads: int, target: Targ
     both."""
     threads = setting.num_warps * target.warp_size
     norms = len(_reads_of(reads).norms)
-    values = _next_power_of_2(columns) * (setting.block * reads + 2 * norms) // threads
+    values = next_power_of_2(columns) * (setting.block * reads + 2 * norms) // threads
     registers = min(256, target.registers_per_sm // threads)
     return values <= registers * 7 // 8 - 32
 
@@ -82,14 +88,6 @@ def _asked_for(setting: _Setting, settings: Mapping[str, Scalar]) -> _Setting:
 
 def _read_count(problem: Problem) -> int:
     return int(problem.settings.get("reads", 3) or 0)
-
-
-def _last_power_of_2(number: int) -> int:
-    return 1 << (max(number, 1).bit_length() - 1)
-
-
-def _next_power_of_2(number: int) -> int:
-    return 1 << (max(number, 1) - 1).bit_length()
 
 
 def _fused_plan(
@@ -117,7 +115,7 @@ def _fused_plan(
         grid=(splits.count, 1, 1),
         arguments=pointers | dict.fromkeys(sizes, "i32"),
         constants={
-            "COLUMNS": _next_power_of_2(problem.columns),
+            "COLUMNS": next_power_of_2(problem.columns),
             "BLOCK": setting.block,
             "STAGES": setting.num_stages,
         },

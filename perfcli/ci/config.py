@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfcli import units
-from perfcli.ci.files import WrittenFile, check_inside, fill, put, quote
+from perfcli.ci.files import WrittenFile, check_inside, fill, put
 from perfcli.errors import PerfcliError
+from perfcli.options.files import quote
 
 PROJECT = Path("pyproject.toml")
 OWN = Path("perfcli.toml")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tomllib
@@ -14,6 +13,7 @@ from typing import Any
 from perfcli.ci.source import _write_requirement
 from perfcli.errors import PerfcliError
 from perfcli.machine import environment
+from perfcli.options.files import quote
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "data" / "ci"
 WITHOUT_TORCH = ("2.13.0", "3.7.1")
@@ -128,11 +128,6 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
         text = text.replace(name, value)
     return text
-
-
-def quote(text: str) -> str:
-    """Return a text as TOML writes it in a line: as JSON does, but for one character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def check_inside(root: Path, place: Path) -> None:

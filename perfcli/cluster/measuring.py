@@ -90,11 +90,4 @@ def measure_here(
             measured = alternating.measure(plan, start, enough, _Unheard(), ready=ready)
     finally:
         shutil.rmtree(caches, ignore_errors=True)
-    return replace(
-        opening,
-        method=measured.method,
-        prepared=tuple(replace(each, phases=(), code=None) for each in measured.prepared),
-        rounds=tuple(measured.rounds),
-        stopped=measured.stopped,
-        notes=tuple(measured.notes),
-    )
+    return measured.fill(opening)

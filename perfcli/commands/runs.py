@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfcli import units
 from perfcli.commands import _arguments as args
 from perfcli.console import documents
 from perfcli.errors import PerfcliError
@@ -39,7 +40,6 @@ def runs(
     """
     from rich.text import Text
 
-    from perfcli import units
     from perfcli.console import output
     from perfcli.storing import store
 
@@ -146,8 +146,6 @@ class _Row:
 
 
 def _row(header: Header) -> _Row:
-    from perfcli import units
-
     names = (header.id, header.scenario, header.target or header.device, header.torch)
     numbers = (units.count(header.kernels), units.count(header.spilled_words))
     details = [*_told_parameters(header), *(["dynamic shapes"] if header.dynamic else [])]
@@ -224,18 +222,10 @@ def _widths(lines: Sequence[Sequence[str]]) -> tuple[int, ...]:
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     numbers = len(cells) - 2
     shown = [
-        cell.rjust(width) if column >= numbers else _shortened(cell, width).ljust(width)
+        cell.rjust(width) if column >= numbers else units.shorten(cell, width).ljust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return GAP.join(shown)
-
-
-def _shortened(name: str, room: int) -> str:
-    """Return the name with its middle cut: a file's folder and its ``:name`` both matter."""
-    if len(name) <= room:
-        return name
-    keep = (room - 1) // 2
-    return f"{name[:keep]}…{name[-(room - 1 - keep) :]}"
 
 
 def _below(details: str, console: Console, width: int) -> Iterator[Text]:
@@ -243,7 +233,7 @@ def _below(details: str, console: Console, width: int) -> Iterator[Text]:
     from rich.text import Text
 
     room = width - len(GAP)
-    words = " ".join(_shortened(word, room) for word in details.split(" "))
+    words = " ".join(units.shorten(word, room) for word in details.split(" "))
     for line in Text(words, style="dim").wrap(console, room) if details else ():
         line.rstrip()
         yield Text.assemble(GAP, line)

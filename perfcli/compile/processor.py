@@ -7,6 +7,7 @@ core's caches and its other thread, and on the clock: the loop feels those, too.
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 
@@ -44,6 +45,12 @@ def _read_parts() -> dict[str, float]:
     summed = {str(name): round(sum(each), 3) for name, each in times.items() if each}
     longest = sorted(summed, key=lambda name: -summed[name])[:_MOST_PARTS]
     return {name: summed[name] for name in longest}
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of those that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def read_processor() -> Processor:

@@ -7,7 +7,6 @@ into one that spills, unless ``triton.mix_order_reduction`` is off, which makes 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -92,7 +91,7 @@ def _made_up_kernel(plan: _Plan, blobs: dict[str, str]) -> KernelFacts:
         launches=1,
         origins=tuple(_origins(plan)),
         source=_keep("\n".join(lines) + "\n", blobs),
-        source_hash=_digest("\n".join(lines[2:]) + plan.graph + str([plan.layer, *plan.ops])),
+        source_hash=blob_id("\n".join(lines[2:]) + plan.graph + str([plan.layer, *plan.ops])),
         source_facts=_source_facts(plan),
         bytes_read=plan.loads * _MATRIX_BYTES,
         bytes_written=plan.stores * _MATRIX_BYTES,
@@ -174,7 +173,7 @@ def _candidate(plan: _Plan, warps: int, blobs: dict[str, str]) -> Candidate:
         blocks_per_sm=8,
         occupancy=0.125 if plan.stack else 0.5,
         occupancy_limit="registers",
-        binary_hash=_digest(f"{plan.loads} {plan.stores} {plan.stack} {warps} {role}"),
+        binary_hash=blob_id(f"{plan.loads} {plan.stores} {plan.stack} {warps} {role}"),
         ttgir=_keep(f"// ttgir {of}", blobs),
         ptx=_keep(f"// ptx {of}", blobs),
         sass=_keep(f"// sass {of}", blobs),
@@ -189,10 +188,6 @@ def _line(number: int, local_loads: int) -> LineCounts:
 def _keep(text: str, blobs: dict[str, str]) -> str:
     blobs[blob_id(text)] = pack(text)
     return blob_id(text)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 _MAX_READS = "triton.mix_order_reduction_max_reads"

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.handwritten import describing
+from perfcli.handwritten.checking import first_line
 from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.contenders import COPY, Launch, Workbench, launch_of
 from perfcli.loading import registry
@@ -55,13 +56,8 @@ def time_rounds(
             try:
                 taken[name].append(clock.seconds(name, contenders[name]))
             except Exception as error:
-                errors[name] = _first_line(error)
+                errors[name] = first_line(error)
     return {n: tuple(v) for n, v in taken.items() if n not in errors}, errors
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
 
 
 Told = Callable[[str], None]
@@ -99,7 +95,7 @@ class _Bench:
                 self._wait()
             except Exception as error:
                 # Ours and not others': a missing peer or a refused plan is told in its own words.
-                why = str(error) if isinstance(error, PerfcliError) else _first_line(error)
+                why = str(error) if isinstance(error, PerfcliError) else first_line(error)
                 found[contender.name] = TimedContender(contender.name, error=why)
                 if not self._usable():
                     return self._benched(ask, found, lost=True)

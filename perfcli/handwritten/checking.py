@@ -77,7 +77,8 @@ def _check_case(request: CheckRequest, planned: PlannedCase, device: str, seed: 
         return CheckedCase("refused", planned.plan.variant, reason=str(error))
     except Exception as error:
         lost = device == "cuda" and not _is_usable()
-        return CheckedCase("failed", planned.plan.variant, reason=_line(error), device_lost=lost)
+        variant, reason = planned.plan.variant, first_line(error)
+        return CheckedCase("failed", variant, reason=reason, device_lost=lost)
     right = all(error.is_right for error in errors)
     taken = round(time.monotonic() - started, 3)
     variant = planned.plan.variant
@@ -129,7 +130,8 @@ def _need_numpy() -> None:
         )
 
 
-def _line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return an error's kind, and the first line of what it says."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
 

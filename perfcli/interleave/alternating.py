@@ -4,7 +4,6 @@ it."""
 
 from __future__ import annotations
 
-import random
 import time
 from dataclasses import replace
 
@@ -53,34 +52,14 @@ def measure(
             f"both sides at once do not fit into memory ({error}): each round has a fresh process "
             "for each side, which takes longer and scatters more"
         )
-    return _Alternation(plan, start, enough, sink, told, ready, clock, race.measured).run()
+    rest = _Alternation(plan, start, enough, sink, told, ready, clock)
+    rest.measured = race.measured
+    rest.measured.method = METHOD
+    return rest.run()
 
 
-class _Alternation:
+class _Alternation(Race):
     """Goes on where a race ended: rounds that it measured stay."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        start: StartWorker,
-        enough: Enough,
-        sink: Sink,
-        told: Told = lambda side, phase: None,
-        ready: Ready = lambda base, head: None,
-        clock: Clock = time.monotonic,
-        measured: MeasuredPair | None = None,
-    ) -> None:
-        self.plan = plan
-        self.measured = measured or MeasuredPair()
-        self.measured.method = METHOD
-        self._start = start
-        self._enough = enough
-        self._sink = sink
-        self._told = told
-        self._ready = ready
-        self._clock = clock
-        self._order = random.Random(plan.seed)
-        self._began = clock()
 
     def run(self) -> MeasuredPair:
         """Measure until it is enough, the budget is spent (starting processes counts), or somebody

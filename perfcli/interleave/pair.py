@@ -23,6 +23,7 @@ from perfcli.model import (
     STEP_WAITS,
     Ask,
     Device,
+    Measurement,
     MeasureRequest,
     Prepared,
     Round,
@@ -145,6 +146,17 @@ class MeasuredPair:
     stopped: str = ""
     method: str = "a pair of workers, interleaved"
     notes: list[str] = field(default_factory=list)
+
+    def fill(self, opening: Measurement) -> Measurement:
+        """Return a measurement that has just begun with all that came of it."""
+        return replace(
+            opening,
+            method=self.method,
+            prepared=tuple(replace(each, phases=(), code=None) for each in self.prepared),
+            rounds=tuple(self.rounds),
+            stopped=self.stopped,
+            notes=tuple(self.notes),
+        )
 
 
 class Race:

@@ -222,3 +222,12 @@ def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
     xdg = environ.get("XDG_CACHE_HOME", "")
     base = Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache"
     return base / "perfcli"
+
+
+def available_memory(meminfo: Path) -> int | None:
+    """Return what new processes can use, in bytes; None where the file does not say."""
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None

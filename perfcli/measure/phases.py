@@ -3,11 +3,11 @@ long all of it took."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from perfcli.compile.processor import processor_seconds
 from perfcli.model import SideName, StartPhase
 
 PIECES = {
@@ -35,7 +35,7 @@ class Phases:
         self._pieces: dict[str, float] = {}
 
     def begin(self, name: str) -> None:
-        self._began.append((name, time.monotonic(), _processor_seconds()))
+        self._began.append((name, time.monotonic(), processor_seconds()))
         self._report(name)
 
     def add(self, name: str, seconds: float) -> None:
@@ -77,7 +77,7 @@ class Phases:
 
     def finish(self) -> tuple[StartPhase, ...]:
         """Return all phases, of which there is one at least; the last one ends now."""
-        ends = [*self._began[1:], ("", time.monotonic(), _processor_seconds())]
+        ends = [*self._began[1:], ("", time.monotonic(), processor_seconds())]
         phases = [
             StartPhase(self._side, name, at, round(then - at, 3), round(later - used, 3))
             for (name, at, used), (_, then, later) in zip(self._began, ends, strict=True)
@@ -85,9 +85,3 @@ class Phases:
         pieces = self._pieces.items()
         phases += [StartPhase(self._side, name, None, round(took, 3)) for name, took in pieces]
         return tuple(phases)
-
-
-def _processor_seconds() -> float:
-    """Return the processor time of this process and of those that it has waited for."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system

@@ -7,6 +7,8 @@ import gc
 from pathlib import Path
 from typing import Any
 
+from perfcli.machine.environment import available_memory
+
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -54,16 +56,8 @@ def require(needed: int, available: int | None) -> None:
 
 def available(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> int | None:
     """Return bytes that this process may still take, by the machine and by its control group."""
-    found = (_of_machine(meminfo), _of_group(cgroup))
+    found = (available_memory(meminfo), _of_group(cgroup))
     return min((number for number in found if number is not None), default=None)
-
-
-def _of_machine(meminfo: Path) -> int | None:
-    try:
-        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
 
 
 def _of_group(cgroup: Path) -> int | None:

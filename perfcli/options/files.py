@@ -75,9 +75,9 @@ def _lines(table: Mapping[str, object]) -> Iterator[str]:
     for name, value in table.items():
         # TOML knows no null; what perfcli reads for it is the word.
         known = "none" if value is None else value
-        yield f"{_quote(name)} = {_quote(known) if isinstance(known, str) else json.dumps(known)}"
+        yield f"{quote(name)} = {quote(known) if isinstance(known, str) else json.dumps(known)}"
 
 
-def _quote(text: str) -> str:
-    """Return a basic string of TOML, which has JSON's escapes, and one more character to escape."""
+def quote(text: str) -> str:
+    """Return a text as a basic string of TOML: with JSON's escapes, and one character more."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

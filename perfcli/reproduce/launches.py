@@ -18,8 +18,8 @@ from perfcli.reproduce.condition import Facts
 from perfcli.reproduce.experiment import BUDGET, Conditions
 from perfcli.reproduce.observation import Observation, TimeRatio
 from perfcli.stats.paired import compare, median
+from perfcli.workbench.bench import time_problem
 from perfcli.workbench.facts import Planned, compile_plans, plan_problems
-from perfcli.workbench.problems import write_problem
 from perfcli.workbench.request import KernelsOptions, open_worker
 from perfcli.worker.roles import KernelWorker, Progress
 from perfcli.workflow.context import Context
@@ -101,12 +101,7 @@ def _race(
     ask = BenchAsk(
         problem, raced.family.moved_bytes(problem), contenders, ROUNDS, how.budget or BUDGET
     )
-    with Reporter([write_problem(problem)], context.notes) as progress:
-
-        def preparing(who: str) -> None:
-            progress(Progress(0, "warm" if who else "done", text=f"getting {who} ready"))
-
-        benched = worker.benched(BenchRequest(raced.reference, SEED), ask, preparing)
+    benched = time_problem(BenchRequest(raced.reference, SEED), ask, worker, context.notes)
     ratio = _compare_times(benched, raced.against)
     return replace(found, place=benched.machine.device, measured=ratio)
 

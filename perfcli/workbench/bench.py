@@ -46,7 +46,7 @@ def _run(
             for ask in asks[reference]:
                 request = BenchRequest(reference, seed)
                 try:
-                    benched = _time_problem(family, request, ask, worker, notes)
+                    benched = time_problem(request, ask, worker, notes)
                 except PerfcliError as error:
                     failures.append(f"{write_problem(ask.problem)}: {error}")
                     notes.warn(failures[-1])
@@ -84,9 +84,11 @@ def _finish(
     documents.write_table(tables.SCORES, tables.list_scores(scores), asked.written)
 
 
-def _time_problem(
-    family: KernelFamily, request: BenchRequest, ask: BenchAsk, worker: KernelWorker, notes: Notes
+def time_problem(
+    request: BenchRequest, ask: BenchAsk, worker: KernelWorker, notes: Notes
 ) -> Benched:
+    """Return one problem, timed, and show meanwhile how far it is. Raises as
+    ``KernelWorker.benched``."""
     with Reporter([write_problem(ask.problem)], notes) as progress:
         done = 0
 

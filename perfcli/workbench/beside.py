@@ -28,7 +28,7 @@ from perfcli.model import (
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, DescribeRequest
 from perfcli.stats.paired import median
 from perfcli.workbench.as_run import CompiledProblem, _make_run
-from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS
+from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS, time_problem
 from perfcli.workbench.facts import Planned, compile_plans, plan_problems
 from perfcli.workbench.problems import write_problem
 from perfcli.workbench.request import KernelsOptions, open_worker
@@ -96,28 +96,19 @@ def _race(
     for answer in answers:
         name = write_problem(answer.asked.problem)
         try:
-            found.append(_race_problem(name, _time_problems(answer, name, how, worker, notes)))
+            found.append(_race_problem(name, _time_problems(answer, how, worker, notes)))
         except WorkerFailed as error:
             notes.warn(f"{name} is not timed: {error}")
     return tuple(found)
 
 
 def _time_problems(
-    answer: CompiledProblem, name: str, how: _Measured, worker: KernelWorker, notes: Notes
+    answer: CompiledProblem, how: _Measured, worker: KernelWorker, notes: Notes
 ) -> Benched:
     problem = answer.asked.problem
     contenders = (Contender(COPY), Contender(OURS, answer.plan), Contender(INDUCTOR))
     ask = BenchAsk(problem, answer.family.moved_bytes(problem), contenders, ROUNDS, how.budget)
-    with Reporter([name], notes) as progress:
-        steps = 0
-
-        def preparing(who: str) -> None:
-            nonlocal steps
-            text = f"getting {who} ready" if who else "timing"
-            progress(Progress(0, "warm" if who else "done", steps, len(contenders), text))
-            steps += 1
-
-        return worker.benched(BenchRequest(answer.asked.family, how.seed), ask, preparing)
+    return time_problem(BenchRequest(answer.asked.family, how.seed), ask, worker, notes)
 
 
 def _race_problem(name: str, benched: Benched) -> Raced:

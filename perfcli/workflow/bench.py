@@ -349,15 +349,7 @@ def measure(
         watch = Watch(opening, progress, context.notes, context)
         watch.servers = place.servers
         measured = _race_watched(plan, place, watch, _Referee(subject, plan, setting))
-    return replace(
-        opening,
-        method=measured.method,
-        prepared=tuple(replace(each, phases=(), code=None) for each in measured.prepared),
-        rounds=tuple(measured.rounds),
-        stopped=measured.stopped,
-        notes=tuple(measured.notes),
-        start=tuple(watch.start),
-    )
+    return replace(measured.fill(opening), start=tuple(watch.start))
 
 
 class _Referee:

@@ -43,7 +43,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interpreter:
         if name != "CXX":
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(checks, "_available_memory", lambda meminfo: 8_000_000_000)
+    monkeypatch.setattr(environment, "available_memory", lambda meminfo: 8_000_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: FakeUsage(50e9))
     return found
 
@@ -151,7 +151,7 @@ def test_folders(machine: Interpreter, tmp_path: Path) -> None:
 
 def test_disk_memory_and_variables(machine: Interpreter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: FakeUsage(1e9))
-    monkeypatch.setattr(checks, "_available_memory", lambda meminfo: 1_000_000_000)
+    monkeypatch.setattr(environment, "available_memory", lambda meminfo: 1_000_000_000)
     monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
     found = statuses()
     assert (found["disk"].status, found["memory"].status) == ("warning", "warning")
@@ -163,8 +163,8 @@ def test_disk_memory_and_variables(machine: Interpreter, monkeypatch: pytest.Mon
 def test_available_memory_is_read_in_bytes(tmp_path: Path) -> None:
     path = tmp_path / "meminfo"
     path.write_text("MemTotal:       32000000 kB\nMemAvailable:    1000 kB\n")
-    assert checks._available_memory(path) == 1_024_000
-    assert checks._available_memory(tmp_path / "none") is None
+    assert environment.available_memory(path) == 1_024_000
+    assert environment.available_memory(tmp_path / "none") is None
 
 
 def test_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from perfcli.compile.binaries.assembler import look_up_release
 from perfcli.compile.binaries.binaries import compile_kernels, prepare_process
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.capture.definition import Definition
+from perfcli.compile.processor import processor_seconds
 from perfcli.errors import UnreadableSource, WorkerFailed
 from perfcli.facts.source.cpp import cpp_facts
 from perfcli.facts.source.triton import triton_facts
@@ -187,24 +188,18 @@ def _examine(
     definitions: Sequence[Definition], target: Target | None, cache_dir: Path
 ) -> list[KernelResult]:
     """Return all facts of each kernel, from its source and, for Triton, from its binaries."""
-    begin = _read_clock()
+    begin = processor_seconds()
     read = [read_source(definition) for definition in definitions]
     binaries: dict[str, Compiled] = {}
     if target is not None:
         triton = [each for each in definitions if each.language != "cpp"]
         compiled = compile_kernels(triton, target, cache_dir)
         binaries = {each.source: made for each, made in zip(triton, compiled, strict=True)}
-    share = (_read_clock() - begin) / len(definitions)
+    share = (processor_seconds() - begin) / len(definitions)
     return [
         KernelResult(facts, binaries.get(each.source, Compiled((), {})), note, share)
         for each, (facts, note) in zip(definitions, read, strict=True)
     ]
-
-
-def _read_clock() -> float:
-    """Return the processor time of this process and of those that it has waited for."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 def read_source(definition: Definition) -> tuple[SourceFacts | None, str]:

@@ -16,6 +16,7 @@ import copy
 import functools
 from typing import Any
 
+from perfcli.compile.capture.buffers import _hint
 from perfcli.compile.patches.half_inputs import MARK, holds_rows, keep_halves
 from perfcli.compile.patches.kernel_text import rewrite_kernels
 from perfcli.compile.patches.patching import Patching
@@ -106,12 +107,6 @@ def _reads_half(features: Any) -> bool:
         for dep in node.read_writes.reads
         if V.graph.try_get_buffer(dep.name) is not None
     )
-
-
-def _hint(size: Any) -> int:
-    from torch._inductor.virtualized import V
-
-    return int(V.graph.sizevars.optimization_hint(size))
 
 
 def _next_power(size: int) -> int:

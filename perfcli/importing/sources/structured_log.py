@@ -18,6 +18,7 @@ import msgspec
 from perfcli import units
 from perfcli.compile.capture.settings import WATCHED, WATCHED_OF_DYNAMO
 from perfcli.errors import PerfcliError
+from perfcli.frames.table import joined
 from perfcli.importing.sources.leftovers import MOST_BYTES, Leftovers, WrittenGraph, read_head
 from perfcli.model import BreakPlace, OptionValue
 
@@ -101,11 +102,11 @@ def read_logs(paths: Sequence[Path], rank: int | None = None) -> Leftovers:
     ranks = sorted({log.rank for _, log in useful if log.rank is not None})
     notes: list[str] = []
     if rank is not None and ranks and rank not in ranks:
-        raise PerfcliError(f"there is no log of rank {rank}: there are {_list(ranks)}")
+        raise PerfcliError(f"there is no log of rank {rank}: there are {joined(ranks)}")
     if len(ranks) > 1:
         shown = ranks[0] if rank is None else rank
         useful = [(path, log) for path, log in useful if log.rank == shown]
-        notes.append(f"the logs are of ranks {_list(ranks)}: rank {shown} is shown")
+        notes.append(f"the logs are of ranks {joined(ranks)}: rank {shown} is shown")
     path, log = max(useful, key=lambda each: (each[1].when, each[0].name))
     if len(useful) > 1:
         notes.append(
@@ -113,10 +114,6 @@ def read_logs(paths: Sequence[Path], rank: int | None = None) -> Leftovers:
             "one to read it"
         )
     return _conclude(log, path, notes)
-
-
-def _list(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks))
 
 
 def _conclude(log: _Log, path: Path, notes: list[str]) -> Leftovers:

@@ -13,7 +13,7 @@ from perfcli.measure.phases import Phases
 def test_each_phase_lasts_until_the_next_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, used = iter((10.0, 12.5, 13.0)), iter((1.0, 3.0, 3.25))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(phases, "_processor_seconds", lambda: next(used))
+    monkeypatch.setattr(phases, "processor_seconds", lambda: next(used))
     told: list[str] = []
     made = Phases("head", told.append)
     made.begin("import")
