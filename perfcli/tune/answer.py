@@ -14,8 +14,9 @@ from perfcli.model import Change
 from perfcli.options.performance import Alters
 from perfcli.search.question import OptionChange, Subset
 
-_LIKELY = NormalDist().inv_cdf(0.7) / NormalDist().inv_cdf(0.9)
-"""The part of the way to the upper end of an estimate's interval, below which 9 of 10 cases are."""
+_LIKELY = NormalDist().inv_cdf(0.7) / NormalDist().inv_cdf(0.95)
+"""The part of the way to the upper end of an estimate's interval, below which 19 of 20 cases
+are."""
 
 Source = Literal["estimated", "measured"]
 TuneVerdict = Literal["faster", "unsure", "default"]
@@ -26,7 +27,7 @@ TuneVerdict = Literal["faster", "unsure", "default"]
 @dataclass(frozen=True, slots=True)
 class Ratio:
     """Holds the device time of one variant over another's, with its interval: of an estimate what
-    holds in 8 of 10 cases, of a measurement 95 %."""
+    holds in 9 of 10 cases, of a measurement 95 %."""
 
     ratio: float
     low: float

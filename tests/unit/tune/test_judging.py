@@ -8,8 +8,8 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.bisect.space import Settings
-from perfcli.model import Launch, Run
-from perfcli.tune.judging import LIKELY_TIME, Estimating, _fit_half_width
+from perfcli.model import EstimatedChange, ExternCall, Launch, Run, StepEstimate, TimeEstimate
+from perfcli.tune.judging import LIKELY_TIME, Estimating, _fit_half_width, _share_in_doubt
 
 
 class Known:
@@ -64,6 +64,21 @@ def test_nothing_is_told_where_bytes_are_not_known() -> None:
 
 
 def test_intervals_of_options_are_their_own() -> None:
-    # √((0.57 · 0.23)² + 0.037²); what is the same on both sides is as long, whatever that is.
-    assert _fit_half_width(0.23) == pytest.approx(0.1362, abs=1e-4)
+    # √((0.58 · 0.23)² + 0.032²); what is the same on both sides is as long, whatever that is.
+    assert _fit_half_width(0.23) == pytest.approx(0.1372, abs=1e-4)
+    # A third of the step is generated: √((0.58 · 0.03)² + (0.032 ÷ 3)²)
+    assert _fit_half_width(0.03, 1 / 3) == pytest.approx(0.0204, abs=1e-4)
     assert _fit_half_width(0.0) == 0.0
+
+
+def test_library_operators_that_stay_the_same_are_not_in_doubt() -> None:
+    """1 ms in all, of which 10 calls take 0.06 ms each."""
+    called = replace(run([]), externs=(ExternCall("aten.mm", "forward 0", 10),))
+
+    def step(call: float) -> StepEstimate:
+        return StepEstimate(1e-3, 1e-3, 1e-3, (), (TimeEstimate(call, call, call),))
+
+    same = EstimatedChange(step(6e-5), step(6e-5), "same")
+    assert _share_in_doubt(called, called, same) == pytest.approx(0.4)
+    other = EstimatedChange(step(6e-5), step(5e-5), "same")
+    assert _share_in_doubt(called, called, other) == 1
