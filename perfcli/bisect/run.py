@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import get_args
 
@@ -25,7 +26,7 @@ from perfcli.bisect.sides import (
     write_title,
 )
 from perfcli.bisect.space import Settings
-from perfcli.bisect.timed import Clock, Stopwatch, _compile_paired
+from perfcli.bisect.timed import start_clock
 from perfcli.errors import PerfcliError
 from perfcli.machine import environment
 from perfcli.search.result import Culprits, Direction, Status
@@ -35,9 +36,6 @@ from perfcli.workflow.fingerprint import identify
 from perfcli.workflow.request import Question, check_compiled, choose_device, read_reference
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle
 from perfcli.workflow.worktrees import Worktrees
-
-COMPILE_FLOOR = 0.03
-"""Of compile-time, relative; assumed: compiling has no controls that would tell."""
 
 
 def _search(asked: SearchScope, record: Record, generator: Generator) -> Bisection:
@@ -70,8 +68,8 @@ class _Searched:
         self._forge = forge
         self._limits = limits
         self._record = record
-        self._stopwatch: Stopwatch | None = None
-        self._clock = self._made_clock()
+        base, context = asked.plan.base, asked.context
+        self._clock, self._stopwatch = start_clock(forge, asked.setting, base, context, record)
 
     def close(self) -> None:
         if self._stopwatch is not None:
@@ -80,20 +78,6 @@ class _Searched:
     @property
     def measurements(self) -> int:
         return self._clock.measurements if self._clock else 0
-
-    def _made_clock(self) -> Clock | None:
-        asked, forge = self._asked, self._forge
-        if asked.metric.kind == "compile":
-            measure = lambda settings: _compile_paired(forge, settings)  # noqa: E731
-            return Clock(forge, measure, COMPILE_FLOOR, self._record.save)
-        if asked.setting is None:
-            return None
-        stopwatch = Stopwatch.of(forge, asked.setting, asked.plan.base, asked.context)
-        self._stopwatch = stopwatch
-        if asked.metric.kind == "memory":
-            forge.measured = stopwatch.memory
-            return None
-        return Clock(forge, stopwatch.paired, stopwatch.floor(), self._record.save)
 
     def bisection(self) -> Bisection:
         asked = self._asked
@@ -205,15 +189,22 @@ def bisect(
 
 def _search_recorded(asked: SearchScope, record: Record) -> Bisection:
     """Search to the end, or to a limit; what is known by then is stored, however it ends."""
-    generator = asked.context.start_generator()
+    with generating(asked.context, record) as generator:
+        return _search(asked, record, generator)
+
+
+@contextmanager
+def generating(context: Context, record: Record) -> Iterator[Generator]:
+    """Have code generated in the block; what is known at its end is stored, however it ends."""
+    generator = context.start_generator()
     try:
         with Worktrees() as worktrees:
-            return _search(asked, record, worktrees.search(generator))
+            yield worktrees.search(generator)
     finally:
         generator.close()
         record.save()
         if record.failure:
-            asked.context.notes.warn(f"{record.failure}; the search can't be resumed")
+            context.notes.warn(f"{record.failure}; the search can't be resumed")
 
 
 def find_culprits(question: Question, options: BisectOptions, context: Context) -> Bisection:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from perfcli.bisect.answer import Ends
 from perfcli.bisect.exact import SearchLimits, Tests, _ends, _run
+from perfcli.bisect.file import Record
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import _name_of, _pair_of
 from perfcli.bisect.metrics import SearchMetric
@@ -30,6 +31,8 @@ from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting, why_not
 
+COMPILE_FLOOR = 0.03
+"""Of compile-time, relative; assumed: compiling has no controls that would tell."""
 COMPILES = 4
 """Pairs of compilations in one reading of compile-time."""
 NORMAL_95 = 1.96
@@ -216,6 +219,23 @@ class Clock:
             return False
         noise = sure / SURE * math.log1p(self.floor)
         return abs(found.mean) > max(sure * found.standard_error, noise)
+
+
+def start_clock(
+    forge: Forge, setting: Setting | None, job: Job, context: Context, record: Record
+) -> tuple[Clock | None, Stopwatch | None]:
+    """Return what measures, where something is measured by the forge's metric: ratios on a clock,
+    or memory. The stopwatch is to be closed."""
+    if forge.metric.kind == "compile":
+        measure = lambda settings: _compile_paired(forge, settings)  # noqa: E731
+        return Clock(forge, measure, COMPILE_FLOOR, record.save), None
+    if setting is None:
+        return None, None
+    stopwatch = Stopwatch.of(forge, setting, job, context)
+    if forge.metric.kind == "memory":
+        forge.measured = stopwatch.memory
+        return None, stopwatch
+    return Clock(forge, stopwatch.paired, stopwatch.floor(), record.save), stopwatch
 
 
 def _named(code: Code) -> str:

@@ -12,9 +12,9 @@ from perfcli.bisect.exact import SearchLimits, Tests, _Halfway, _run, list_stops
 from perfcli.bisect.knowledge import Knowledge, _name_of
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.progress import Watcher
-from perfcli.bisect.run import COMPILE_FLOOR, _setting
+from perfcli.bisect.run import _setting, generating
 from perfcli.bisect.space import Settings
-from perfcli.bisect.timed import NORMAL_95, Clock, Stopwatch, _compile_paired, _together
+from perfcli.bisect.timed import NORMAL_95, Clock, _together, start_clock
 from perfcli.bisect.versions import view
 from perfcli.bisect.versions.answer import VERSIONS, Blame, Proof, Status, list_versions
 from perfcli.bisect.versions.forge import VersionForge
@@ -32,7 +32,6 @@ from perfcli.workflow.context import Context
 from perfcli.workflow.pair import compile_pair
 from perfcli.workflow.request import Question, Side, choose_device
 from perfcli.workflow.setting import MeasuringOptions, Setting
-from perfcli.workflow.worktrees import Worktrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +87,8 @@ def bisect_commits(
     asked = _Asked(question, options, timing, plan, attempts, context)
     resumed = file._resume(options.resume, plan.about) if options.resume else None
     record = resumed or file.Record(plan.about, Knowledge())
-    generator = context.start_generator()
-    try:
-        with Worktrees() as worktrees:
-            found = _search(asked, record, worktrees.search(generator))
-    finally:
-        generator.close()
-        record.save()
-        if record.failure:
-            context.notes.warn(f"{record.failure}; the search can't be resumed")
+    with generating(context, record) as generator:
+        found = _search(asked, record, generator)
     proof = _prove(asked, found)
     if proof and found.cost.measured and proof.comparison.outcome != "worse":
         disputed = f"measured against {proof.parent.name}, it is {proof.comparison.outcome}"
@@ -159,7 +151,7 @@ def _search_by(
 ) -> Blame:
     plan, notes, metric = asked.plan, asked.context.notes, attempt.metric
     forge = VersionForge(generator, plan, metric, record.known, record.save)
-    clock, stopwatch = _start_clock(attempt, asked, forge, record)
+    clock, stopwatch = start_clock(forge, attempt.setting, plan.base, asked.context, record)
     try:
         with Watcher(forge, metric, notes, str) as watcher:
             stops = list_stops(forge, asked.options.max_runs, asked.options.budget)
@@ -173,22 +165,6 @@ def _search_by(
         if stopwatch is not None:
             stopwatch.close()
     return replace(found, cost=cost, failures=forge.failures_by_version())
-
-
-def _start_clock(
-    attempt: _Attempt, asked: _Asked, forge: VersionForge, record: file.Record
-) -> tuple[Clock | None, Stopwatch | None]:
-    """Return what measures, where something is measured: ratios on a clock, or memory."""
-    if attempt.metric.kind == "compile":
-        measure = lambda settings: _compile_paired(forge, settings)  # noqa: E731
-        return Clock(forge, measure, COMPILE_FLOOR, record.save), None
-    if attempt.setting is None:
-        return None, None
-    stopwatch = Stopwatch.of(forge, attempt.setting, asked.plan.base, asked.context)
-    if attempt.metric.kind == "memory":
-        forge.measured = stopwatch.memory
-        return None, stopwatch
-    return Clock(forge, stopwatch.paired, stopwatch.floor(), record.save), stopwatch
 
 
 def _blame(

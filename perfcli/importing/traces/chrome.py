@@ -111,7 +111,8 @@ class _Reader:
         self._impossible = 0
         self._impossible_works = 0
         self._whole_microseconds = True
-        self._known: dict[str, tuple[str, bool]] = {}
+        self._known: set[str] = set()
+        """Names of which it is known whether Triton compiled such a kernel."""
         self._takers: Mapping[str, Callable[[Event], None]] = {
             **dict.fromkeys(_ON_DEVICE, self._take_work),
             **dict.fromkeys(_DRIVER, self._take_launch),
@@ -149,24 +150,17 @@ class _Reader:
             given = decode_arguments(event, _WORK, _WorkArguments())
             device, number = _make_number(given.device, 0), _make_number(given.correlation, -1)
             shape = _make_shape(given)
-        works = self.found.works
-        works.start.append(self._time(event))
-        works.seconds.append(event.dur * _MICRO)
-        works.name.append(self.found.names.number(event.name))
-        works.shape.append(self.found.shapes.number(shape))
-        works.device.append(device)
-        works.launch.append(number)
+        name, shape_number = self.found.names.number(event.name), self.found.shapes.number(shape)
+        span = self._time(event), event.dur * _MICRO
+        self.found.works.add(*span, name, shape_number, device, number)
         if self._whole_microseconds and event.dur != int(event.dur):
             self._whole_microseconds = False
 
     def _take_launch(self, event: Event) -> None:
         number = _make_number(decode_arguments(event, _LAUNCH, _LaunchArguments()).correlation, -1)
         if number >= 0:
-            launches = self.found.launches
-            launches.launch.append(number)
-            launches.start.append(self._time(event))
-            launches.thread.append(self._thread(event))
-            launches.kernel.append(starts_kernel(event.name))
+            kernel = starts_kernel(event.name)
+            self.found.launches.add(number, self._time(event), self._thread(event), kernel)
 
     def _take_operator(self, event: Event) -> None:
         name = event.name
@@ -176,8 +170,8 @@ class _Reader:
             self._add(event, name, "operators")
         elif name not in self._known:
             given = decode_arguments(event, _TRITON, _TritonArguments())
-            self._known[name] = (name, given.kernel_backend == "triton")
-            if self._known[name][1]:
+            self._known.add(name)
+            if given.kernel_backend == "triton":
                 self.found.triton.add(self.found.names.number(name))
 
     def _take_mark(self, event: Event) -> None:

@@ -57,21 +57,20 @@ def _read(base: sqlite3.Connection, path: Path, found: Recording) -> None:
     if epoch is None:
         raise PerfcliError(f"{path} is an export of Nsight Systems without kernels")
     _read_kernels(base, names, epoch, found)
-    _read_copies(base, tables, epoch, found)
-    _read_launches(base, tables, names, epoch, found)
-    _read_marks(base, tables, names, epoch, found)
-    _describe_device(base, tables, found)
-
-
-def _columns(base: sqlite3.Connection, table: str) -> set[str]:
-    return {str(row[1]) for row in base.execute(f"PRAGMA table_info({table})")}
+    _read_copies(base, epoch, found)
+    _read_launches(base, names, epoch, found)
+    _read_marks(base, names, epoch, found)
+    _describe_device(base, found)
 
 
 def _select(
     base: sqlite3.Connection, table: str, wanted: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield these columns of a table; None where it lacks one."""
-    known = _columns(base, table)
+    """Yield these columns of a table; None where it lacks one, nothing where there is no such
+    table."""
+    known = {str(row[1]) for row in base.execute(f"PRAGMA table_info({table})")}
+    if not known:
+        return iter(())
     parts = ", ".join(f'"{name}"' if name in known else "NULL" for name in wanted)
     return iter(base.execute(f"SELECT {parts} FROM {table}"))
 
@@ -101,10 +100,8 @@ def _read_kernels(
         found.notes.append(f"{units.plural(wrong, 'kernel')} left out: no or an impossible time")
 
 
-def _read_copies(base: sqlite3.Connection, tables: set[str], epoch: int, found: Recording) -> None:
+def _read_copies(base: sqlite3.Connection, epoch: int, found: Recording) -> None:
     for table in ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"):
-        if table not in tables:
-            continue
         wanted = ("start", "end", "correlationId", "deviceId", "copyKind", "globalPid")
         for start, end, call, device, kind, process in _select(base, table, wanted):
             if _is_span(start, end):
@@ -130,45 +127,32 @@ def _add(
     device: object,
     shape: Shape,
 ) -> None:
-    works = found.works
-    works.start.append(span[0] * _NANO)
-    works.seconds.append(span[1] * _NANO)
-    works.name.append(found.names.number(name))
-    works.shape.append(found.shapes.number(shape))
-    works.device.append(device if isinstance(device, int) and 0 <= device < 1 << 31 else 0)
-    works.launch.append(-1 if number is None else number)
+    found.works.add(
+        span[0] * _NANO,
+        span[1] * _NANO,
+        found.names.number(name),
+        found.shapes.number(shape),
+        device if isinstance(device, int) and 0 <= device < 1 << 31 else 0,
+        -1 if number is None else number,
+    )
 
 
 def _read_launches(
-    base: sqlite3.Connection,
-    tables: set[str],
-    names: dict[Any, Any],
-    epoch: int,
-    found: Recording,
+    base: sqlite3.Connection, names: dict[Any, Any], epoch: int, found: Recording
 ) -> None:
-    if "CUPTI_ACTIVITY_KIND_RUNTIME" not in tables:
-        return
     wanted = ("start", "end", "correlationId", "nameId", "globalTid")
     threads: dict[Any, int] = {}
-    launches = found.launches
     for start, end, number, name, thread in _select(base, "CUPTI_ACTIVITY_KIND_RUNTIME", wanted):
         call = _tell_call(number, thread)
         if call is not None and _is_span(start, end):
-            launches.launch.append(call)
-            launches.start.append((start - epoch) * _NANO)
-            launches.thread.append(threads.setdefault(thread, len(threads)))
-            launches.kernel.append(starts_kernel(str(names.get(name, ""))))
+            place = threads.setdefault(thread, len(threads))
+            kernel = starts_kernel(str(names.get(name, "")))
+            found.launches.add(call, (start - epoch) * _NANO, place, kernel)
 
 
 def _read_marks(
-    base: sqlite3.Connection,
-    tables: set[str],
-    names: dict[Any, Any],
-    epoch: int,
-    found: Recording,
+    base: sqlite3.Connection, names: dict[Any, Any], epoch: int, found: Recording
 ) -> None:
-    if "NVTX_EVENTS" not in tables:
-        return
     ranges = _select(base, "NVTX_EVENTS", ("start", "end", "text", "textId"))
     marks = [
         (start, end, str(text or names.get(number) or ""))
@@ -185,13 +169,12 @@ def _read_marks(
             return
 
 
-def _describe_device(base: sqlite3.Connection, tables: set[str], found: Recording) -> None:
-    if "TARGET_INFO_GPU" in tables:
-        rows = _select(base, "TARGET_INFO_GPU", ("id", "name", "smCount"))
-        gpus = {number: (str(name)[:100], count) for number, name, count in rows}
-        most = max(set(found.works.device), key=found.works.device.count)
-        found.device, count = gpus.get(most, next(iter(gpus.values()), ("", None)))
-        found.sm_count = count if isinstance(count, int) else None
+def _describe_device(base: sqlite3.Connection, found: Recording) -> None:
+    rows = _select(base, "TARGET_INFO_GPU", ("id", "name", "smCount"))
+    gpus = {number: (str(name)[:100], count) for number, name, count in rows}
+    most = max(set(found.works.device), key=found.works.device.count, default=0)
+    found.device, count = gpus.get(most, next(iter(gpus.values()), ("", None)))
+    found.sm_count = count if isinstance(count, int) else None
 
 
 def _is_span(start: object, end: object) -> bool:

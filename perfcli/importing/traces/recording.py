@@ -50,6 +50,16 @@ class Works:
     launch: array[int] = field(default_factory=_integers)
     """The number that the host's call of the driver has as well; −1: not recorded."""
 
+    def add(
+        self, start: float, seconds: float, name: int, shape: int, device: int, launch: int
+    ) -> None:
+        self.start.append(start)
+        self.seconds.append(seconds)
+        self.name.append(name)
+        self.shape.append(shape)
+        self.device.append(device)
+        self.launch.append(launch)
+
 
 @dataclass(slots=True)
 class Launches:
@@ -60,6 +70,12 @@ class Launches:
     thread: array[int] = field(default_factory=_integers)
     kernel: array[int] = field(default_factory=_integers)
     """Whether it starts a kernel."""
+
+    def add(self, launch: int, start: float, thread: int, kernel: bool) -> None:
+        self.launch.append(launch)
+        self.start.append(start)
+        self.thread.append(thread)
+        self.kernel.append(kernel)
 
 
 @dataclass(slots=True)
