@@ -25,7 +25,7 @@ import random
 import statistics
 from collections.abc import Callable
 
-from perfcli.search.first_bad import SURE, History, find_first_bad
+from perfcli.search.first_bad import SURE, VersionHistory, find_first_bad
 from perfcli.search.question import Answer
 from perfcli.search.weighing import Doubted, LogRatio, Reading
 
@@ -77,7 +77,7 @@ def search(machine: Machine, commits: int) -> int | None:
     assert together.standard_error is not None
     weighing = Doubted(LogRatio(together.mean, together.standard_error))
     readings: dict[str, list[Reading]] = {}
-    asking = find_first_bad(History.chain([str(n) for n in range(commits)]))
+    asking = find_first_bad(VersionHistory.chain([str(n) for n in range(commits)]))
     try:
         query = next(asking)
         while True:

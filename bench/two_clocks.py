@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcli.interleave.pair import Plan, Race
+from perfcli.interleave.pair import PairPlan, Race
 from perfcli.model import (
     Ask,
     CompileRequest,
@@ -217,7 +217,7 @@ def measure_pair(case: Case, planted: float, budget: float, seed: int) -> dict[s
     """Measure one pair, and return what came of it."""
     place = Machinery(case, planted, np.random.default_rng(seed))
     base = MeasureRequest(_request(), "base", seed)
-    plan = Plan(base, replace(base, side="head"), budget, seed)
+    plan = PairPlan(base, replace(base, side="head"), budget, seed)
     inside = floor.find_floor("cuda", ()).inside
 
     def enough(rounds: Sequence[Round], kind: RoundKind) -> str | None:

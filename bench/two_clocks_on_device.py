@@ -33,7 +33,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 from two_clocks_models import BUSY, NAMES  # noqa: E402
 
 from perfcli.errors import PerfcliError  # noqa: E402
-from perfcli.interleave.pair import Plan, Race  # noqa: E402
+from perfcli.interleave.pair import PairPlan, Race  # noqa: E402
 from perfcli.model import (  # noqa: E402
     Ask,
     MeasureRequest,
@@ -151,7 +151,7 @@ class Bench:
         if base.prepared is None or head.prepared is None:
             return None
         ready = (base.prepared, head.prepared)
-        plan = Plan(base.request, head.request, self.budget, seed)
+        plan = PairPlan(base.request, head.request, self.budget, seed)
         inside = floor.find_floor("cuda", ()).inside
         workers = iter((Again(base), Again(head)))
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .replay import IS_WATCHED, Records, Replay, define
+from .replay import IS_WATCHED, PlanReplay, Records, define
 
 _SEES = {
     "compiles": torch.compiler.is_dynamo_compiling,
@@ -30,7 +30,7 @@ _SEES = {
 
 
 def make_direct(
-    replay: Replay, operator: Callable[..., Any], node: Any, first: Records | None = None
+    replay: PlanReplay, operator: Callable[..., Any], node: Any, first: Records | None = None
 ) -> Callable[..., Any]:
     """Return a function of an operator's arguments. ``node`` is autograd's function of what
     computes the outputs and the arguments; ``first`` is given for an operator, and a node, that

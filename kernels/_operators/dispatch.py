@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .direct import make_direct
-from .replay import Replay
+from .replay import PlanReplay
 
 NAMESPACE = "perfcli"
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
@@ -34,7 +34,7 @@ class Operator:
     ) -> None:
         self.name = f"{NAMESPACE}::{name}"
         self._names = [self.name]
-        self._run = Replay(function, schema)
+        self._run = PlanReplay(function, schema)
         self._below: dict[int, Any] = {}
         _LIBRARY.define(f"{name}{schema}", tags=torch.Tag.pt2_compliant_tag)
         self._called: Any = getattr(torch.ops.perfcli, name).default

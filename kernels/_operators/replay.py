@@ -63,7 +63,7 @@ Key = tuple[Any, ...]
 Records = dict[Key, Record]
 
 
-class Replay:
+class PlanReplay:
     """Calls a function of tensors, and is as fast as it can be from the second call with the same
     layout on.
 

@@ -31,7 +31,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ClusterNode:
     """Describes one machine of the cluster; ``resources`` is what it has in all."""
 
     id: str
@@ -137,13 +137,13 @@ def _handlers_kept() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def list_nodes(ray: Any) -> list[Node]:
+def list_nodes(ray: Any) -> list[ClusterNode]:
     """Return the machines that are alive. Several that have one address are told apart by the
     beginning of their ids."""
     alive = [each for each in ray.nodes() if each["Alive"]]
     addresses = [each["NodeManagerAddress"] for each in alive]
     return [
-        Node(
+        ClusterNode(
             each["NodeID"],
             address if addresses.count(address) == 1 else f"{address}/{each['NodeID'][:6]}",
             each["Resources"],

@@ -11,7 +11,7 @@ from perfcli.cluster.measuring import MeasureOrder
 from perfcli.cluster.task import TaskResult
 from perfcli.cluster.tasks import Batch, Tasks, Terms
 from perfcli.errors import PerfcliError
-from perfcli.interleave.pair import Plan
+from perfcli.interleave.pair import PairPlan
 from perfcli.model import CompileRequest, KernelFacts, KernelText, Measurement
 from perfcli.worker.roles import Compiled, Made, Progress
 from perfcli.worker.roles import Generator as CodeGenerator
@@ -38,7 +38,7 @@ class ClusterExecutor:
 
 
 def measure_pairs(
-    terms: Terms, pairs: Sequence[tuple[Measurement, Plan]]
+    terms: Terms, pairs: Sequence[tuple[Measurement, PairPlan]]
 ) -> Generator[tuple[int, Measurement | PerfcliError], None, None]:
     """Yield what is measured of each plan, by its number, as they come: each by a task with a GPU
     of its own."""

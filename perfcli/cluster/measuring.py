@@ -12,7 +12,7 @@ import msgspec
 from perfcli.errors import NotComparable
 from perfcli.fake import measuring
 from perfcli.interleave import alternating, environments
-from perfcli.interleave.pair import Plan
+from perfcli.interleave.pair import PairPlan
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import (
     CompileRequest,
@@ -55,7 +55,7 @@ def measure_here(
         replace(side, compile=request)
         for side, request in zip((order.base, order.head), settled, strict=True)
     )
-    plan = Plan(base, head, opening.budget_seconds, opening.seed)
+    plan = PairPlan(base, head, opening.budget_seconds, opening.seed)
     variants, target = (base.compile.variant, head.compile.variant), base.compile.target
     inside = floor.find_floor(opening.device, ()).inside
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from perfcli import units
-from perfcli.cluster.connection import Cluster, Node, connect, list_nodes
+from perfcli.cluster.connection import Cluster, ClusterNode, connect, list_nodes
 from perfcli.cluster.measuring import MeasureOrder
 from perfcli.cluster.parcel import Parcel, address, find_root, pack
 from perfcli.cluster.task import TaskRequest, TaskResult, describe_software, fill, read_outcome
@@ -72,7 +72,7 @@ class Tasks:
         """By interpreter, the ids of machines that can't take its requests, and why."""
         self._parcels: dict[Path, tuple[Parcel, Any]] = {}
         """By folder, the user's files, and where the object store has them."""
-        self._nodes: list[Node] = []
+        self._nodes: list[ClusterNode] = []
         self._look_again = 0.0
         self._names: dict[str, str] = {}
 
@@ -100,7 +100,7 @@ class Tasks:
         cores = sum(node.resources.get("CPU", 0) for node in self._list_nodes())
         return max(2, AHEAD * int(cores))
 
-    def _list_nodes(self) -> list[Node]:
+    def _list_nodes(self) -> list[ClusterNode]:
         """Return the machines as they were a moment ago."""
         now = time.monotonic()
         if now >= self._look_again:

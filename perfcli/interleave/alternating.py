@@ -13,7 +13,7 @@ from perfcli.interleave.pair import (
     Clock,
     Enough,
     MeasuredPair,
-    Plan,
+    PairPlan,
     Race,
     Ready,
     Sink,
@@ -31,7 +31,7 @@ TURNS = 5
 
 
 def measure(
-    plan: Plan,
+    plan: PairPlan,
     start: StartWorker,
     enough: Enough,
     sink: Sink,

@@ -64,7 +64,7 @@ enough: both see the machine over the whole measurement."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PairPlan:
     """Describes a measurement. ``base`` and ``head`` differ in their variant, side, and device at
     most."""
 
@@ -120,7 +120,7 @@ class Sink(Protocol):
         ...
 
 
-def order_clocks(plan: Plan, prepared: Sequence[Prepared]) -> tuple[RoundKind, ...]:
+def order_clocks(plan: PairPlan, prepared: Sequence[Prepared]) -> tuple[RoundKind, ...]:
     """Return the kinds of rounds whose times are judged, the one that is asked first. The device's
     own time comes first, because no change of a kernel escapes it; by a CUDA graph if both sides
     have one, else by the profiler."""
@@ -164,7 +164,7 @@ class Race:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: PairPlan,
         start: StartWorker,
         enough: Enough,
         sink: Sink,

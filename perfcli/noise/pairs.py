@@ -11,7 +11,7 @@ import perfcli
 from perfcli.console.notes import Reporter
 from perfcli.errors import OutOfMemory
 from perfcli.interleave import environments
-from perfcli.interleave.pair import Plan
+from perfcli.interleave.pair import PairPlan
 from perfcli.machine import noise_floors
 from perfcli.model import (
     DeviceClock,
@@ -125,7 +125,7 @@ class PairSeries:
         return stopping.reason_to_stop(rounds, floors.ASSUMED[self.setting.device], kind)
 
 
-def _plant(plan: Plan, share: float) -> Plan:
+def _plant(plan: PairPlan, share: float) -> PairPlan:
     """Return the plan with a head that is slower by this share, for steps alone: what single
     kernels take is not asked here."""
     base, head = replace(plan.base, pause=share), replace(plan.head, slow_down=share)

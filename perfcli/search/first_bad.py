@@ -39,7 +39,7 @@ Status = Literal["found", "one of several", "unsure"]
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class VersionHistory:
     """Holds versions, each after its parents (their places): all that the last one contains and the
     good one does not. The last one is known to be bad."""
 
@@ -47,7 +47,7 @@ class History:
     parents: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def chain(cls, names: Sequence[str]) -> History:
+    def chain(cls, names: Sequence[str]) -> VersionHistory:
         """Return versions one after the other."""
         return cls(tuple(names), tuple((n - 1,) if n else () for n in range(len(names))))
 
@@ -71,7 +71,7 @@ class FirstBad:
     stopped: str = ""
 
 
-def find_first_bad(history: History, sure: float = SURE) -> Search[str, FirstBad]:
+def find_first_bad(history: VersionHistory, sure: float = SURE) -> Search[str, FirstBad]:
     """Search until one version is the first bad one with the probability ``sure``, or no question
     tells more. Raises PerfcliError for more than ``MOST_VERSIONS``."""
     known = _Known(history, sure)
@@ -88,7 +88,7 @@ def find_first_bad(history: History, sure: float = SURE) -> Search[str, FirstBad
 
 
 class _Known:
-    def __init__(self, history: History, sure: float) -> None:
+    def __init__(self, history: VersionHistory, sure: float) -> None:
         size = len(history.names)
         if size > MOST_VERSIONS:
             raise PerfcliError(

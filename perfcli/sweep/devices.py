@@ -16,11 +16,11 @@ from perfcli import units
 from perfcli.cluster.connection import connect, list_nodes
 from perfcli.console.notes import Notes
 from perfcli.errors import Interrupted, PerfcliError
-from perfcli.interleave.pair import Plan
+from perfcli.interleave.pair import PairPlan
 from perfcli.machine import driver, targets
 from perfcli.model import Clocks, Comparison, Measurement, MeasureRequest
 from perfcli.storing import timings
-from perfcli.sweep.plan import Point
+from perfcli.sweep.plan import SweepPoint
 from perfcli.worker.roles import AheadWorker, Phase
 from perfcli.workflow.bench import Bench, MeasuredScenario, begin, measure, open_bench
 from perfcli.workflow.context import Context
@@ -66,7 +66,7 @@ class Devices(Protocol):
 
 
 def choose_devices(
-    points: Sequence[Point], numbers: Sequence[int], asked: MeasuringOptions, context: Context
+    points: Sequence[SweepPoint], numbers: Sequence[int], asked: MeasuringOptions, context: Context
 ) -> Devices:
     """Return the devices that are meant: the GPUs with these numbers, all of them without any, the
     CPU, or GPUs of the cluster.
@@ -110,7 +110,7 @@ def choose_devices(
 
 
 def _choose_there(
-    points: Sequence[Point], numbers: Sequence[int], asked: MeasuringOptions, context: Context
+    points: Sequence[SweepPoint], numbers: Sequence[int], asked: MeasuringOptions, context: Context
 ) -> ClusterDevices:
     assert context.cluster is not None
     if numbers or any(point.question.device == "cpu" for point in points):
@@ -251,7 +251,7 @@ class ClusterDevices:
     def __init__(self, setting: Setting, context: Context) -> None:
         self.setting = setting
         self._context = context
-        self._begun: dict[int, tuple[Measurement, Plan]] = {}
+        self._begun: dict[int, tuple[Measurement, PairPlan]] = {}
 
     def count_spare_cores(self) -> int:
         return len(os.sched_getaffinity(0))

@@ -58,7 +58,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SweepPoint:
     """Holds one combination: what is asked of whoever compiles, and its place on each axis."""
 
     question: Question
@@ -171,7 +171,7 @@ def _read_axes(values: Mapping[str, Any], key: str, where: str) -> dict[str, tup
     }
 
 
-def list_points(blocks: Sequence[Block]) -> list[Point]:
+def list_points(blocks: Sequence[Block]) -> list[SweepPoint]:
     """Return all combinations of all blocks, each once.
 
     Raises PerfcliError where there is nothing to sweep, and for more than ``MOST_VARIANTS``.
@@ -184,14 +184,14 @@ def list_points(blocks: Sequence[Block]) -> list[Point]:
         raise PerfcliError(
             f"{size:,} variants are more than {MOST_VARIANTS:,}: leave out values, or sweep parts"
         )
-    points: dict[Any, Point] = {}
+    points: dict[Any, SweepPoint] = {}
     for block in blocks:
         for point in _combine(block):
             points.setdefault((point.question, point.side), point)
     return list(points.values())
 
 
-def _combine(block: Block) -> Iterator[Point]:
+def _combine(block: Block) -> Iterator[SweepPoint]:
     """Yield the combinations of a block: what is computed changes last, what it is compiled with
     first, so that variants to choose from stand together."""
     for scenario, target in itertools.product(block.scenarios, block.targets or (None,)):
@@ -202,7 +202,7 @@ def _combine(block: Block) -> Iterator[Point]:
                 for options in _product(block.options):
                     known = {n: v for n, v in options.items() if v != UNSET}
                     side = Side(tuple(f"{n}={units.setting(v)}" for n, v in known.items()), python)
-                    yield Point(question, side, params, options, target or "")
+                    yield SweepPoint(question, side, params, options, target or "")
 
 
 def _product(axes: Mapping[str, Sequence[Scalar]]) -> Iterator[dict[str, Scalar]]:

@@ -16,7 +16,7 @@ from perfcli.predict.step import estimate_step
 from perfcli.sweep.devices import Devices
 from perfcli.sweep.measuring import Sessions
 from perfcli.sweep.pareto import rank
-from perfcli.sweep.plan import Point
+from perfcli.sweep.plan import SweepPoint
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained, obtain_each
@@ -25,7 +25,7 @@ from perfcli.workflow.setting import Setting
 
 
 def run_sweep(
-    points: Sequence[Point], context: Context, devices: Devices | None = None
+    points: Sequence[SweepPoint], context: Context, devices: Devices | None = None
 ) -> tuple[Swept, ...]:
     """Return what came of each point, in order, measured on ``devices`` where there are any. What
     is finished is stored at once, and found there by the next sweep.
@@ -67,12 +67,12 @@ def run_sweep(
     return rank([found[number] for number in range(len(points))])
 
 
-def _fit(point: Point, setting: Setting) -> Point:
+def _fit(point: SweepPoint, setting: Setting) -> SweepPoint:
     """Return the point compiled for as many threads as it is measured with."""
     return replace(point, question=replace(point.question, threads=setting.threads))
 
 
-def _group(points: Sequence[Point], numbers: Iterable[int]) -> list[list[int]]:
+def _group(points: Sequence[SweepPoint], numbers: Iterable[int]) -> list[list[int]]:
     """Return the numbers of the points that compute the same, in order."""
     groups: dict[Question, list[int]] = {}
     for number in numbers:
@@ -80,7 +80,7 @@ def _group(points: Sequence[Point], numbers: Iterable[int]) -> list[list[int]]:
     return list(groups.values())
 
 
-def make_all(points: Sequence[Point], context: Context) -> list[Job | PerfcliError]:
+def make_all(points: Sequence[SweepPoint], context: Context) -> list[Job | PerfcliError]:
     """Return the job of each point, or what is wrong with it: of several scenarios and releases
     some may lack an option. Raises the first error where all points have one."""
     for scenario in dict.fromkeys(point.question.scenario for point in points):
@@ -113,7 +113,7 @@ def _check_there(scenario: str) -> None:
         raise PerfcliError(f"there is no file {reference.path}")
 
 
-def _begin(point: Point) -> Swept:
+def _begin(point: SweepPoint) -> Swept:
     return Swept(
         point.question.scenario,
         point.params,

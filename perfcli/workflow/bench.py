@@ -18,7 +18,7 @@ from perfcli.console.notes import STARTING, Notes, Reporter
 from perfcli.errors import Interrupted, OutOfMemory, PerfcliError
 from perfcli.fake.measuring import FakeStarter
 from perfcli.interleave import alternating, environments
-from perfcli.interleave.pair import Clock, Enough, MeasuredPair, Plan, Ready
+from perfcli.interleave.pair import Clock, Enough, MeasuredPair, PairPlan, Ready
 from perfcli.loading import registry
 from perfcli.machine import noise_floors
 from perfcli.machine.environment import cache_dir
@@ -355,7 +355,7 @@ def measure(
 class _Referee:
     """Says who may be measured together, and when it is enough."""
 
-    def __init__(self, subject: MeasuredScenario, plan: Plan, setting: Setting) -> None:
+    def __init__(self, subject: MeasuredScenario, plan: PairPlan, setting: Setting) -> None:
         self.notes: list[str] = []
         self._subject = subject
         self._variants = (plan.base.compile.variant, plan.head.compile.variant)
@@ -385,7 +385,7 @@ class _Referee:
         return stopping.reason_to_stop(rounds, self._inside, kind)
 
 
-def _race_watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> MeasuredPair:
+def _race_watched(plan: PairPlan, place: Bench, watch: Watch, referee: _Referee) -> MeasuredPair:
     try:
         measured = race(plan, place, watch, referee.enough, referee.ready)
     except KeyboardInterrupt as error:
@@ -401,12 +401,12 @@ def _race_watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> 
     return measured
 
 
-def race(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> MeasuredPair:
+def race(plan: PairPlan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> MeasuredPair:
     """Measure a plan once. Raises as ``alternating.measure``."""
     return alternating.measure(plan, place.start, enough, watch, watch.told, ready, place.clock)
 
 
-def _explain(error: PerfcliError, plan: Plan, watch: Watch) -> PerfcliError:
+def _explain(error: PerfcliError, plan: PairPlan, watch: Watch) -> PerfcliError:
     """Return the error with what was stored and, if memory ran out, a smaller configuration."""
     parts = [str(error), watch.kept]
     if isinstance(error, OutOfMemory):
@@ -433,7 +433,7 @@ def suggest_smaller(request: MeasureRequest) -> str:
     return f"try {' or '.join(options)}" if options else f"{name} declares nothing smaller to try"
 
 
-def begin(plan: Plan, scenario: str, base: str = "", head: str = "") -> Measurement:
+def begin(plan: PairPlan, scenario: str, base: str = "", head: str = "") -> Measurement:
     """Return a measurement without any round yet. ``base``, ``head``: ids of runs, where there are
     any."""
     now = datetime.now(UTC)

@@ -12,7 +12,7 @@ _FIELDS = "%H%x00%P%x00%an%x00%aI%x00%s"
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class GitCommit:
     hash: str
     parents: tuple[str, ...] = ()
     author: str = ""
@@ -35,15 +35,15 @@ class CommitRange:
     """``commits`` are those that ``bad`` contains and ``good`` does not, each after its parents;
     the last one is ``bad``."""
 
-    good: Commit
-    commits: tuple[Commit, ...]
+    good: GitCommit
+    commits: tuple[GitCommit, ...]
     first_parent: bool = False
     """Whether only first parents are followed."""
     moved: str = ""
     """What to say where ``good`` is not the revision that was typed."""
 
     @property
-    def bad(self) -> Commit:
+    def bad(self) -> GitCommit:
         return self.commits[-1]
 
 
@@ -83,7 +83,7 @@ def _find_common(root: Path, ours: str, theirs: str, good: str, bad: str) -> str
     return ask_git(root, "merge-base", ours, theirs, what=what)
 
 
-def _read_commits(root: Path, *arguments: str) -> list[Commit]:
+def _read_commits(root: Path, *arguments: str) -> list[GitCommit]:
     listed = ask_git(
         root,
         *("log", "--no-show-signature", "--topo-order", "--reverse", f"--format={_FIELDS}"),
@@ -93,5 +93,5 @@ def _read_commits(root: Path, *arguments: str) -> list[Commit]:
     found = []
     for line in listed.split("\n"):
         commit, parents, author, date, subject = line.split("\0", 4)
-        found.append(Commit(commit, tuple(parents.split()), author, date, subject))
+        found.append(GitCommit(commit, tuple(parents.split()), author, date, subject))
     return found

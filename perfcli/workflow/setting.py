@@ -11,7 +11,7 @@ from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.fake import measuring
 from perfcli.interleave import environments
-from perfcli.interleave.pair import Plan
+from perfcli.interleave.pair import PairPlan
 from perfcli.machine import driver, environment, targets
 from perfcli.model import Clocks, Device, MeasureRequest, SideName
 from perfcli.workflow.context import Context
@@ -87,11 +87,11 @@ class Setting:
             return environment.read_cpu_name()
         return driver.device_name(self.asked.a_device or 0)
 
-    def plan(self, jobs: Sequence[Job]) -> Plan:
+    def plan(self, jobs: Sequence[Job]) -> PairPlan:
         """Return what is measured of a base's job and a head's."""
         base, head = jobs
         ours, theirs = self.asked.places or (self.asked.a_device, self.asked.b_device)
-        return Plan(
+        return PairPlan(
             self._request(base, "base", ours),
             self._request(head, "head", theirs),
             self.budget,

@@ -67,7 +67,7 @@ def repeats() -> str:
         ran += 1
         return make_many(x, y, weights, scale)
 
-    call = replay.Replay(counted, "(Tensor x, Tensor y, Tensor weights, float scale=2.0)")
+    call = replay.PlanReplay(counted, "(Tensor x, Tensor y, Tensor weights, float scale=2.0)")
     same = normal(4, 6)
     for x, y in ((same, same), (normal(4, 6), normal(4, 6)), (normal(4, 6), normal(4, 6))):
         given = (x, y, normal(6, 5))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from perfcli.bisect.answer import Ends, SearchCost
 from perfcli.bisect.metrics import SearchMetric
-from perfcli.bisect.versions.plan import Plan, Version
+from perfcli.bisect.versions.plan import Version, VersionPlan
 from perfcli.frames.table import Column, Table
 from perfcli.model import Comparison
 from perfcli.search.first_bad import FirstBad
@@ -18,13 +18,13 @@ Status = Literal["found", "one of several", "unsure", "not worse", "ends unsure"
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
+class VersionBlame:
     """Holds one search, ended. ``status`` is that of the search where there was one; ``ends
     unsure``: nobody can tell whether bad is worse."""
 
     id: str
     title: str
-    plan: Plan
+    plan: VersionPlan
     metric: SearchMetric
     status: Status
     cost: SearchCost
@@ -81,7 +81,7 @@ class Row:
     answer: Answer | None
 
 
-def list_versions(found: Blame) -> list[Row]:
+def list_versions(found: VersionBlame) -> list[Row]:
     """Return every version between the ends as rows."""
     first = found.first
     likely = {s.name: s.probability for s in first.suspects} if first else {}

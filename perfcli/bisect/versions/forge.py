@@ -8,7 +8,7 @@ from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge, _name_of
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import Settings
-from perfcli.bisect.versions.plan import VERSION, Plan
+from perfcli.bisect.versions.plan import VERSION, VersionPlan
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.model import CompileRequest
 from perfcli.search.drive import Code
@@ -22,7 +22,7 @@ class VersionForge(Forge):
     def __init__(
         self,
         generator: Generator,
-        plan: Plan,
+        plan: VersionPlan,
         metric: SearchMetric,
         known: Knowledge,
         changed: Callable[[], None],

@@ -14,9 +14,9 @@ from perfcli.loading import registry
 from perfcli.loading.references import Reference
 from perfcli.machine.environment import interpreter_path
 from perfcli.model import CompileRequest
-from perfcli.search.first_bad import History
+from perfcli.search.first_bad import VersionHistory
 from perfcli.search.question import OptionChange
-from perfcli.workflow.commits import Commit, CommitRange, list_commits
+from perfcli.workflow.commits import CommitRange, GitCommit, list_commits
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, identify
 from perfcli.workflow.request import Question, Side, check_compiled, make_jobs, read_reference
@@ -33,19 +33,19 @@ class Version:
     """12 digits of a commit; the path of an interpreter with its torch."""
     scenario: str
     python: str | None = None
-    commit: Commit | None = None
+    commit: GitCommit | None = None
     torch: str = ""
     """The version of an interpreter's torch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VersionPlan:
     """Says what is searched. ``versions`` come after ``good``, each after its parents; the last is
     the bad one. ``requests`` compile each of them, by name."""
 
     good: Version
     versions: tuple[Version, ...]
-    history: History
+    history: VersionHistory
     requests: Mapping[str, CompileRequest]
     base: Job
     """Of the good version."""
@@ -75,7 +75,7 @@ class Plan:
         if version.commit is None:
             place = self.versions.index(version)
             return self.versions[place - 1] if place else self.good
-        first = Commit(version.commit.parents[0])
+        first = GitCommit(version.commit.parents[0])
         known = (v for v in (self.good, *self.versions) if v.name == first.short)
         return next(known, None) or _of_commit(first, read_reference(version.scenario))
 
@@ -92,7 +92,7 @@ def make_plan(
     question: Question,
     first_parent: bool,
     context: Context,
-) -> Plan:
+) -> VersionPlan:
     """Return what is searched. ``words`` are two revisions, or interpreters, the good one first.
 
     Raises PerfcliError for what the user got wrong, before anything is compiled.
@@ -130,7 +130,7 @@ def _plan_commits(
     question: Question,
     first_parent: bool,
     context: Context,
-) -> Plan:
+) -> VersionPlan:
     reference = read_reference(question.scenario)
     if reference.revision:
         raise PerfcliError(
@@ -160,21 +160,21 @@ def _plan_commits(
     requests = {v.name: replace(base.request, scenario=v.scenario) for v in (good, *versions)}
     about = {**identify(base.request, base.interpreter), "scenario": question.scenario}
     about["searched"] = "commits"
-    return Plan(good, versions, _history_of(found), requests, base, about)
+    return VersionPlan(good, versions, _history_of(found), requests, base, about)
 
 
-def _of_commit(commit: Commit, reference: Reference) -> Version:
+def _of_commit(commit: GitCommit, reference: Reference) -> Version:
     return Version(commit.short, reference.pin(commit.short).text, commit=commit)
 
 
-def _history_of(found: CommitRange) -> History:
+def _history_of(found: CommitRange) -> VersionHistory:
     places = {commit.hash: place for place, commit in enumerate(found.commits)}
     followed = 1 if found.first_parent else None
     parents = (
         tuple(places[parent] for parent in commit.parents[:followed] if parent in places)
         for commit in found.commits
     )
-    return History(tuple(commit.short for commit in found.commits), tuple(parents))
+    return VersionHistory(tuple(commit.short for commit in found.commits), tuple(parents))
 
 
 # --- interpreters ------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def _history_of(found: CommitRange) -> History:
 
 def _plan_interpreters(
     words: Sequence[str], assignments: Sequence[str], question: Question, context: Context
-) -> Plan:
+) -> VersionPlan:
     check_compiled(question.scenario, context)
     probe = context.choose_probe(question.device)
     jobs: list[Job] = []
@@ -211,5 +211,5 @@ def _plan_interpreters(
     about = {**identify(jobs[0].request, jobs[0].interpreter), "searched": "interpreters"}
     for own in ("python", "torch", "triton", "distributions"):
         about.pop(own)
-    history = History.chain(names[1:])
-    return Plan(versions[0], versions[1:], history, requests, jobs[0], about)
+    history = VersionHistory.chain(names[1:])
+    return VersionPlan(versions[0], versions[1:], history, requests, jobs[0], about)

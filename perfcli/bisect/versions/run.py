@@ -16,9 +16,9 @@ from perfcli.bisect.run import _setting, generating
 from perfcli.bisect.space import Settings
 from perfcli.bisect.timed import NORMAL_95, Clock, _together, start_clock
 from perfcli.bisect.versions import view
-from perfcli.bisect.versions.answer import VERSIONS, Blame, Proof, Status, list_versions
+from perfcli.bisect.versions.answer import VERSIONS, Proof, Status, VersionBlame, list_versions
 from perfcli.bisect.versions.forge import VersionForge
-from perfcli.bisect.versions.plan import Plan, make_plan, settings_of
+from perfcli.bisect.versions.plan import VersionPlan, make_plan, settings_of
 from perfcli.console import documents, output
 from perfcli.console.documents import Wanted
 from perfcli.diagnosis import judge
@@ -62,7 +62,7 @@ class _Asked:
     question: Question
     options: CommitOptions
     timing: MeasuringOptions
-    plan: Plan
+    plan: VersionPlan
     attempts: tuple[_Attempt, ...]
     context: Context
 
@@ -124,7 +124,7 @@ def _choose_attempts(
 # --- the search --------------------------------------------------------------------------------
 
 
-def _search(asked: _Asked, record: file.Record, generator: Generator) -> Blame:
+def _search(asked: _Asked, record: file.Record, generator: Generator) -> VersionBlame:
     """Search by one metric after the other, until one is worse at the bad end."""
     besides: list[str] = []
     found = None
@@ -148,7 +148,7 @@ def _search(asked: _Asked, record: file.Record, generator: Generator) -> Blame:
 
 def _search_by(
     attempt: _Attempt, asked: _Asked, record: file.Record, generator: Generator
-) -> Blame:
+) -> VersionBlame:
     plan, notes, metric = asked.plan, asked.context.notes, attempt.metric
     forge = VersionForge(generator, plan, metric, record.known, record.save)
     clock, stopwatch = start_clock(forge, attempt.setting, plan.base, asked.context, record)
@@ -173,10 +173,10 @@ def _blame(
     asked: _Asked,
     limits: SearchLimits,
     record: file.Record,
-) -> Blame:
+) -> VersionBlame:
     plan, metric = asked.plan, forge.metric
     none = SearchCost(0, 0, 0, 0.0)
-    blank = Blame(record.id, _title(asked), plan, metric, "same code", none)
+    blank = VersionBlame(record.id, _title(asked), plan, metric, "same code", none)
     good, bad = exact._ends(forge)
     if good == bad and (clock or _have_same_code(forge, plan)):
         return blank
@@ -199,7 +199,7 @@ def _blame(
     return replace(blank, first=first, status=first.status)
 
 
-def _have_same_code(forge: VersionForge, plan: Plan) -> bool:
+def _have_same_code(forge: VersionForge, plan: VersionPlan) -> bool:
     names = (_name_of(settings_of(version.name)) for version in (plan.good, plan.bad))
     ours, theirs = (forge.known.codes[name].name for name in names)
     return ours == theirs
@@ -243,7 +243,7 @@ def _title(asked: _Asked) -> str:
 # --- the proof ---------------------------------------------------------------------------------
 
 
-def _prove(asked: _Asked, found: Blame) -> Proof | None:
+def _prove(asked: _Asked, found: VersionBlame) -> Proof | None:
     """Compare the first bad version with the one before it, as ``compare`` does: measured where the
     search measured. None where there is none, and where the two can't be compared."""
     culprit = found.culprit

@@ -9,8 +9,8 @@ from typing import Any
 from perfcli import units
 from perfcli.bisect.answer import Ends, _stopped
 from perfcli.bisect.document import describe_answer
-from perfcli.bisect.versions.answer import Blame, Proof, list_versions
-from perfcli.bisect.versions.plan import Plan, Version
+from perfcli.bisect.versions.answer import Proof, VersionBlame, list_versions
+from perfcli.bisect.versions.plan import Version, VersionPlan
 from perfcli.console import output
 from perfcli.predict.step import LEAST_CHANGE
 
@@ -18,7 +18,7 @@ MOST_LISTED = 8
 """Suspects, or versions without an answer, that are listed."""
 
 
-def write_verdict(found: Blame) -> str:
+def write_verdict(found: VersionBlame) -> str:
     """Return one line."""
     ends = found.ends
     match found.status:
@@ -44,11 +44,11 @@ def name_version(version: Version) -> str:
     return f"{version.name} {version.commit.subject}" if version.commit else version.name
 
 
-def _kind(plan: Plan) -> str:
+def _kind(plan: VersionPlan) -> str:
     return "commit" if plan.of_commits else "interpreter"
 
 
-def _write_ends(found: Blame, ends: Ends | None) -> str:
+def _write_ends(found: VersionBlame, ends: Ends | None) -> str:
     assert ends is not None
     writer = units.writer(found.metric.of_runs) if not found.metric.is_timed else units.seconds
     interval = f", {units.interval(ends.ratio, ends.low, ends.high)}" if ends.ratio else ""
@@ -56,7 +56,7 @@ def _write_ends(found: Blame, ends: Ends | None) -> str:
     return f"{writer(ends.good)} → {writer(ends.bad)}{how}{interval}"
 
 
-def _lines(found: Blame, proof: Proof | None) -> Iterator[str]:
+def _lines(found: VersionBlame, proof: Proof | None) -> Iterator[str]:
     plan = found.plan
     yield f"{found.title} · {units.title(found.metric.of_runs)}"
     if found.ends is not None and found.status not in ("not worse", "ends unsure"):
@@ -80,7 +80,7 @@ def _lines(found: Blame, proof: Proof | None) -> Iterator[str]:
         yield from ("", f"{proof.culprit.name} and what was before it, {proof.parent.name}:")
 
 
-def _about(found: Blame) -> Iterator[str]:
+def _about(found: VersionBlame) -> Iterator[str]:
     culprit = found.culprit
     if culprit is not None:
         assert found.first is not None
@@ -104,7 +104,7 @@ def _about(found: Blame) -> Iterator[str]:
         yield f"   and {len(suspects) - MOST_LISTED} more (--json and --csv have all)"
 
 
-def _without_answer(found: Blame) -> Iterator[str]:
+def _without_answer(found: VersionBlame) -> Iterator[str]:
     if not found.failures:
         return
     yield ""
@@ -115,7 +115,7 @@ def _without_answer(found: Blame) -> Iterator[str]:
         yield f"   and {len(found.failures) - MOST_LISTED} more (--json has all)"
 
 
-def _write_cost(found: Blame) -> str:
+def _write_cost(found: VersionBlame) -> str:
     cost = found.cost
     parts = [
         f"{cost.compiled} compiled" + (f", {cost.failed} failed" if cost.failed else ""),
@@ -126,7 +126,7 @@ def _write_cost(found: Blame) -> str:
     return " · ".join(filter(None, parts))
 
 
-def show_blame(found: Blame, proof: Proof | None, taken: Path | None, quiet: bool) -> None:
+def show_blame(found: VersionBlame, proof: Proof | None, taken: Path | None, quiet: bool) -> None:
     """Print the report; ``taken`` is stdout where a document has it."""
     from rich.console import Group
     from rich.text import Text
@@ -141,7 +141,7 @@ def show_blame(found: Blame, proof: Proof | None, taken: Path | None, quiet: boo
 # --- JSON --------------------------------------------------------------------------------------
 
 
-def describe_blame(found: Blame, proof: Proof | None) -> dict[str, Any]:
+def describe_blame(found: VersionBlame, proof: Proof | None) -> dict[str, Any]:
     """Return the document's fields (docs/bisect-commits.md)."""
     first = found.first
     return {

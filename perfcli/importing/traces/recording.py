@@ -15,7 +15,7 @@ Shape = tuple[int | None, int | None, tuple[int, ...], tuple[int, ...]]
 NO_SHAPE: Shape = (None, None, (), ())
 
 
-class Numbered(Generic[T]):
+class Numbering(Generic[T]):
     """Gives each different value a number, from 0."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Works:
 
 
 @dataclass(slots=True)
-class Launches:
+class HostLaunches:
     """Holds the host's calls that made the device run something."""
 
     launch: array[int] = field(default_factory=_integers)
@@ -100,10 +100,10 @@ class Recording:
 
     tool: str
     file: str
-    names: Numbered[str] = field(default_factory=Numbered)
-    shapes: Numbered[Shape] = field(default_factory=Numbered)
+    names: Numbering[str] = field(default_factory=Numbering)
+    shapes: Numbering[Shape] = field(default_factory=Numbering)
     works: Works = field(default_factory=Works)
-    launches: Launches = field(default_factory=Launches)
+    launches: HostLaunches = field(default_factory=HostLaunches)
     steps: Spans = field(default_factory=Spans)
     """Marks around steps, on the host."""
     operators: Spans = field(default_factory=Spans)

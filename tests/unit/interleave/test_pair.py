@@ -26,7 +26,7 @@ from perfcli.interleave.pair import (
     RELAYOUT_SECONDS,
     SECOND_SHARE,
     MeasuredPair,
-    Plan,
+    PairPlan,
     Race,
     ask_for,
 )
@@ -48,11 +48,11 @@ from perfcli.stats.timing import judge_clocks
 Failed = list[str]
 
 
-def plan(budget: float = 2.0, seed: int = 1, device: Any = "cpu", **more: Any) -> Plan:
+def plan(budget: float = 2.0, seed: int = 1, device: Any = "cpu", **more: Any) -> PairPlan:
     target = handmade.H100 if device == "cuda" else None
     request = CompileRequest("rmsnorm", {}, None, Variant("v"), device, target)
     sides = [MeasureRequest(request, side, seed) for side in ("base", "head")]
-    return Plan(sides[0], sides[1], budget, seed, **more)
+    return PairPlan(sides[0], sides[1], budget, seed, **more)
 
 
 @dataclass
@@ -83,7 +83,7 @@ def starter(text: str = "") -> FakeStarter:
     return FakeStarter(parse(f"1;{text}") or FakePlan())
 
 
-def race(start: FakeStarter, asked: Plan, sink: Kept, enough: Any = never) -> MeasuredPair:
+def race(start: FakeStarter, asked: PairPlan, sink: Kept, enough: Any = never) -> MeasuredPair:
     return measure(asked, start, enough, sink, clock=start.clock)
 
 
@@ -501,7 +501,7 @@ def test_long_steps_are_profiled_one_at_a_time() -> None:
 # --- two devices -------------------------------------------------------------------------------
 
 
-def two_devices(device: str = "cuda", **more: Any) -> Plan:
+def two_devices(device: str = "cuda", **more: Any) -> PairPlan:
     asked = plan(device=device, exchanges=True, **more)
     places = [{"device_index": n} if device == "cuda" else {"cpus": (n,)} for n in range(2)]
     base, head = (

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from perfcli.errors import PerfcliError
-from perfcli.search.first_bad import FirstBad, History, find_first_bad
+from perfcli.search.first_bad import FirstBad, VersionHistory, find_first_bad
 from perfcli.search.question import Answer, Query, Stopped
 from perfcli.search.weighing import Doubted, LogRatio, Reading
 
 
 def ask(
-    history: History,
+    history: VersionHistory,
     answer: Callable[[Query[str]], Answer],
     most: int | None = None,
 ) -> tuple[FirstBad, list[str]]:
@@ -47,22 +47,22 @@ def test_exact_answers_bisect(count: int) -> None:
         def answer(query: Query[str], first: int = first) -> Answer:
             return Answer("bad" if int(query.wanted) >= first else "good")
 
-        result, asked = ask(History.chain(names(count)), answer)
+        result, asked = ask(VersionHistory.chain(names(count)), answer)
         assert (result.status, found(result)) == ("found", [str(first)])
         assert len(asked) <= math.ceil(math.log2(count)) if count > 1 else not asked
 
 
-def grown(rng: random.Random, count: int) -> History:
+def grown(rng: random.Random, count: int) -> VersionHistory:
     """A history that branches and merges; the last version contains all others."""
     parents: list[tuple[int, ...]] = [()]
     for number in range(1, count - 1):
         most = min(2, number)
         parents.append(tuple(sorted(rng.sample(range(max(0, number - 5), number), most))))
     heads = set(range(count - 1)) - {p for each in parents for p in each}
-    return History(tuple(names(count)), (*parents, tuple(sorted(heads))))
+    return VersionHistory(tuple(names(count)), (*parents, tuple(sorted(heads))))
 
 
-def contains(history: History, place: int) -> set[int]:
+def contains(history: VersionHistory, place: int) -> set[int]:
     return {place}.union(*(contains(history, p) for p in history.parents[place]))
 
 
@@ -100,7 +100,7 @@ def test_noise_does_not_mislead() -> None:
             told = Doubted(LogRatio(step)).weigh(made)
             return Answer("bad" if told.log_odds > 0 else "good", 1.0, query.wanted, told)
 
-        result, asked = ask(History.chain(names(128)), answer)
+        result, asked = ask(VersionHistory.chain(names(128)), answer)
         right += result.status == "found" and found(result) == [str(first)]
         measured += len(asked)
     assert right >= 59
@@ -123,7 +123,7 @@ def test_one_wrong_measurement_is_measured_again() -> None:
         told = Doubted(LogRatio(step)).weigh(made)
         return Answer("bad" if told.log_odds > 0 else "good", 1.0, query.wanted, told)
 
-    result, asked = ask(History.chain(names(128)), answer)
+    result, asked = ask(VersionHistory.chain(names(128)), answer)
     assert (result.status, found(result)) == ("found", ["40"])
     assert asked.count("63") > 1
 
@@ -135,7 +135,7 @@ def test_what_does_not_compile_leaves_a_range() -> None:
             return Answer("unresolved", reason="does not compile")
         return Answer("bad" if place >= 12 else "good")
 
-    result, asked = ask(History.chain(names(32)), answer)
+    result, asked = ask(VersionHistory.chain(names(32)), answer)
     assert (result.status, found(result)) == ("one of several", names(15)[10:])
     assert len(asked) <= 11
     assert sum(suspect.probability for suspect in result.suspects) == pytest.approx(1)
@@ -148,7 +148,7 @@ def test_what_does_not_compile_beside_the_answer_is_passed_over() -> None:
             return Answer("unresolved", reason="does not compile")
         return Answer("bad" if place >= 22 else "good")
 
-    result, _ = ask(History.chain(names(32)), answer)
+    result, _ = ask(VersionHistory.chain(names(32)), answer)
     assert (result.status, found(result)) == ("found", ["22"])
 
 
@@ -163,7 +163,7 @@ def test_half_of_the_step_is_neither_good_nor_bad() -> None:
         told = Doubted(LogRatio(0.03)).weigh(made)
         return Answer("bad" if told.log_odds > 0 else "good", 1.0, query.wanted, told)
 
-    result, asked = ask(History.chain(names(16)), answer)
+    result, asked = ask(VersionHistory.chain(names(16)), answer)
     assert result.status == "unsure"
     assert {"4", "9"} <= set(found(result))
     assert len(asked) < 100
@@ -179,16 +179,16 @@ def test_versions_with_the_same_code_have_one_answer() -> None:
             return Answer("good")
         return Answer("bad", 1.03, "one class", told)
 
-    result, _ = ask(History.chain(names(16)), answer)
+    result, _ = ask(VersionHistory.chain(names(16)), answer)
     assert (result.status, found(result)) == ("found", ["4"])
 
 
 def test_stopped() -> None:
-    result, asked = ask(History.chain(names(64)), lambda query: Answer("good"), most=2)
+    result, asked = ask(VersionHistory.chain(names(64)), lambda query: Answer("good"), most=2)
     assert (result.status, result.stopped, len(asked)) == ("unsure", "enough", 2)
     assert found(result) == names(64)[48:]
 
 
 def test_too_many() -> None:
     with pytest.raises(PerfcliError, match="10,001 versions lie between good and bad"):
-        next(find_first_bad(History.chain(names(10_001))))
+        next(find_first_bad(VersionHistory.chain(names(10_001))))
