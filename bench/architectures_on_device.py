@@ -92,9 +92,7 @@ def compile_task(task: Task) -> str:
     started = time.monotonic()
     result: dict[str, Any] = {"name": task.name, "mode": task.mode, "side": task.side}
     try:
-        bundle = process.compile_in_process(
-            request, 0, lambda _: None, timeout_seconds=min(left, task.limit)
-        )
+        bundle = process.compile_in_process(request, timeout_seconds=min(left, task.limit))
         result |= describe(bundle)
     except PerfcliError as error:
         if task.deadline - time.monotonic() < 1:

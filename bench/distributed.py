@@ -425,7 +425,7 @@ def _compile_offline(name: str, world: int, target: Any, python: str | None) -> 
         from dataclasses import replace
 
         request = replace(request, variant=Variant("offline", python=python))
-    return process.compile_in_process(request, 0, lambda _: None, timeout_seconds=500)
+    return process.compile_in_process(request, timeout_seconds=500)
 
 
 def _print_times(measured: dict[str, Any], target: Any) -> None:

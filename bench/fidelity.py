@@ -114,7 +114,7 @@ def _compile(case: Case, target: Target, jobs: int, on_device: bool) -> Bundle:
         jobs=jobs,
         on_device=on_device,
     )
-    return compile_in_process(request, 0, lambda _: None, timeout_seconds=500)
+    return compile_in_process(request, timeout_seconds=500)
 
 
 def _compare(real: Bundle, offline: Bundle, outcome: Outcome) -> None:

@@ -102,7 +102,7 @@ def _estimate(case: Case, side: Side, python: str, target: str) -> dict[str, Any
             params=registry.resolve_params(scenario, None, {**case.params, **side.params}),
             target=targets.get(target),
         )
-        run = compile_in_process(request, 0, lambda _: None, 900).run
+        run = compile_in_process(request, 900).run
     except PerfcliError as error:
         return {**row, "error": str(error).splitlines()[0]}
     step = estimate_step(run)

@@ -132,7 +132,7 @@ def compiled(case: Case, folder: Path, jobs: int, cache: str) -> Run | str:
         cache_dir=cache,
     )
     try:
-        bundle = compile_in_process(request, 0, lambda _: None, TIMEOUT_SECONDS)
+        bundle = compile_in_process(request, TIMEOUT_SECONDS)
     except PerfcliError as error:
         return str(error).splitlines()[0]
     runfile.write(bundle, path)

@@ -90,7 +90,7 @@ def run_task(task: Task) -> dict[str, Any]:
     result: dict[str, Any] = {"name": task.name, "side": task.side}
     try:
         left = max(task.deadline - started, 1)
-        bundle = process.compile_in_process(request, 0, lambda _: None, timeout_seconds=left)
+        bundle = process.compile_in_process(request, timeout_seconds=left)
         result |= describe(bundle)
         result["compiled"] = [asdict(call) for call in bundle.run.compiled]
         result["launches"] = len(bundle.run.launches)

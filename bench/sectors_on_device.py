@@ -107,7 +107,7 @@ def _compile_case(case: _Case, arguments: argparse.Namespace) -> str:
         jobs=arguments.jobs,
     )
     try:
-        bundle = compile_in_process(request, 0, lambda _: None, _SECONDS)
+        bundle = compile_in_process(request, _SECONDS)
     except PerfcliError as error:
         return f"{case.name}: {error}"
     runfile.write(bundle, path)

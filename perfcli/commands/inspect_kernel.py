@@ -79,7 +79,8 @@ def inspect_kernel(
     from perfcli.workflow.obtain import load_or_compile
     from perfcli.workflow.request import Question, Side
 
-    forms = [name for name, on in _forms(source, ttgir, ptx, sass) if on]
+    typed = {"source": source, "ttgir": ttgir, "ptx": ptx, "sass": sass}
+    forms = [name for name, on in typed.items() if on]
     if len(forms) > 1:
         raise PerfcliError(f"one text at a time: --{forms[0]} or --{forms[1]}")
     if forms and (csv or parquet):
@@ -136,10 +137,6 @@ def inspect_kernel(
         command = ["inspect-kernel", found.reference, str(number)]
         output.show_command(fixes.propose(command, found, findings), wanted.stdout)
     return 0
-
-
-def _forms(source: bool, ttgir: bool, ptx: bool, sass: bool) -> Sequence[tuple[str, bool]]:
-    return (("source", source), ("ttgir", ttgir), ("ptx", ptx), ("sass", sass))
 
 
 def _choose(kernels: Sequence[KernelFacts], wanted: str) -> int:

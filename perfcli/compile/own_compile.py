@@ -34,11 +34,8 @@ def _is_compiled(value: Any) -> bool:
         return True
     if getattr(value, "_compiled_call_impl", None) is not None:
         return True
-    return getattr(value, _ORIGINAL, None) is not None and not _is_disabled(value)
-
-
-def _is_disabled(value: Any) -> bool:
-    return bool(getattr(value, "_torchdynamo_disable", False))
+    is_disabled = getattr(value, "_torchdynamo_disable", False)
+    return getattr(value, _ORIGINAL, None) is not None and not is_disabled
 
 
 def _reach(call: Any) -> Iterator[Any]:

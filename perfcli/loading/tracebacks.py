@@ -38,7 +38,8 @@ def users_failure(what: str, error: BaseException, printed: str = "") -> UserCod
 def is_users_fault(error: BaseException) -> bool:
     """Return whether the user's code was running, and nothing of perfcli below it."""
     inwards = traceback.extract_tb(error.__traceback__)
-    last = next((f for f in reversed(inwards) if is_users(f) or _is_ours(f)), None)
+    ours = str(Path(__file__).parents[1])
+    last = next((f for f in reversed(inwards) if is_users(f) or _is_below(f, ours)), None)
     return last is not None and is_users(last)
 
 
@@ -121,10 +122,6 @@ def _is_pythons(frame: traceback.FrameSummary) -> bool:
     packages = ("/site-packages/", "/dist-packages/")
     installed = any(part in frame.filename for part in packages)
     return _is_below(frame, _standard_library()) and not installed
-
-
-def _is_ours(frame: traceback.FrameSummary) -> bool:
-    return _is_below(frame, str(Path(__file__).parents[1]))
 
 
 def _is_below(frame: traceback.FrameSummary, root: str) -> bool:

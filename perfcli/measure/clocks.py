@@ -94,15 +94,12 @@ def _planted_cycles(step: Step) -> int:
 def cycles_of(seconds: float) -> int:
     """Return how many cycles the device waits for so long, at the clock that it has now: what ran
     before left the one to wait by."""
-    if not seconds:
-        return 0
-    return round(seconds * _CALIBRATION_CYCLES / _sleep_seconds(_CALIBRATION_CYCLES))
-
-
-def _sleep_seconds(cycles: int) -> float:
     import torch
 
-    return min(_between_events(lambda: torch.cuda._sleep(cycles)) for _ in range(3))
+    if not seconds:
+        return 0
+    slept = [_between_events(lambda: torch.cuda._sleep(_CALIBRATION_CYCLES)) for _ in range(3)]
+    return round(seconds * _CALIBRATION_CYCLES / min(slept))
 
 
 def _between_events(run: Any) -> float:

@@ -231,7 +231,3 @@ def worst(found: Sequence[Distance]) -> Distance | None:
     compared."""
     outputs = [d for d in found if d.what == "output"] or list(found)
     return max(outputs, key=lambda d: d.error / d.limit if d.limit else d.error, default=None)
-
-
-def integer_limit(rounds: bool) -> float:
-    return INTEGERS if rounds else 0.0

@@ -41,7 +41,7 @@ def describe(
     index = torch.cuda.current_device()
     properties = torch.cuda.get_device_properties(index)
     uuid = gpu_uuid(index)
-    gpu = _nvml(uuid)
+    gpu = find_gpu(uuid)
     return Machine(
         device=properties.name,
         ptxas=version_for(properties.major * 10 + properties.minor) if triton else None,
@@ -69,7 +69,8 @@ def gpu_uuid(index: int) -> str | None:
     return None if uuid is None else f"GPU-{str(uuid).removeprefix('GPU-')}"
 
 
-def _nvml(uuid: str | None) -> Nvml | None:
+def find_gpu(uuid: str | None) -> Nvml | None:
+    """Return what asks about a GPU; None where nothing can."""
     try:
         return Nvml(uuid) if uuid else None
     except (OSError, AttributeError):  # no library, an unknown one, or no such device

@@ -57,13 +57,14 @@ class Nvml:
     def facts(self) -> dict[str, int | float | bool]:
         """Return what is set, and decides times: compared between two sides."""
         limit = self._number("nvmlDeviceGetEnforcedPowerLimit")
+        persistence = self._number("nvmlDeviceGetPersistenceMode")
         found = {
             "max_sm_clock_mhz": self._number("nvmlDeviceGetMaxClockInfo", _SM),
             "max_memory_clock_mhz": self._number("nvmlDeviceGetMaxClockInfo", _MEMORY),
             "power_limit_watts": None if limit is None else limit / 1000,
             "ecc": self._switch("nvmlDeviceGetEccMode"),
             "mig": self._switch("nvmlDeviceGetMigMode"),
-            "persistence": self._flag("nvmlDeviceGetPersistenceMode"),
+            "persistence": None if persistence is None else bool(persistence),
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -107,10 +108,6 @@ class Nvml:
         value = ctypes.c_uint()
         failed = self._ask(function, *(ctypes.c_uint(w) for w in which), ctypes.byref(value))
         return None if failed else value.value
-
-    def _flag(self, function: str) -> bool | None:
-        value = self._number(function)
-        return None if value is None else bool(value)
 
     def _switch(self, function: str) -> bool | None:
         """Return what is set now, not what is set after the next reset."""

@@ -93,7 +93,7 @@ class Runs:
         return ErrorLimits(
             judging.output_tolerance(built.scenario.tolerance, dtypes),
             judging.tolerance(judging.GRADIENTS, dtypes),
-            judging.integer_limit(bool(dtypes)),
+            judging.INTEGERS if dtypes else 0.0,
         )
 
     def _run(self, call: Callable[..., Any], workload: Workload) -> Results:

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from perfcli.measure.machine import gpu_uuid
-from perfcli.measure.nvml import Nvml
+from perfcli.measure.machine import find_gpu, gpu_uuid
 from perfcli.model import DeviceState
 
 EVERY_SECONDS = 0.25
@@ -51,12 +50,8 @@ def sampler(device: str, cpus: Sequence[int] = ()) -> Sampler:
         return Sampler(_Cores(cpus or sorted(os.sched_getaffinity(0))))
     import torch
 
-    uuid = gpu_uuid(torch.cuda.current_device())
-    try:
-        gpu = Nvml(uuid or "")
-    except (OSError, AttributeError):
-        return Sampler(lambda: None)
-    return Sampler(lambda: gpu.state(_family() or frozenset()))
+    gpu = find_gpu(gpu_uuid(torch.cuda.current_device()))
+    return Sampler(lambda: gpu.state(_family() or frozenset()) if gpu else None)
 
 
 class _Ticks(Protocol):

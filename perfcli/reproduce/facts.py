@@ -14,19 +14,20 @@ def read_facts(run: Run) -> Facts:
     totals = totals_of(run)
     peak = _peak(run)
     largest = max((b.bytes for kernel in kernels for b in kernel.buffers), default=0)
+    sources = [kernel.source_facts for kernel in kernels]
     mixed = [kernel for kernel in kernels if kernel.kind == "mix-order-reduction"]
     return {
         "kernels": float(len(kernels)),
         "launches": float(totals.launches),
-        "loads": _sum_source(kernels, "loads"),
+        "loads": _sum_loads(kernels),
         "bytes_moved": totals.bytes_moved,
         "bytes_swept": totals.bytes_swept,
         "passes": totals.passes,
-        "load_bits": min(map(_widest_load, kernels), default=None, key=_or_zero),
+        "load_bits": min(map(_widest_load, kernels), default=None, key=lambda bits: bits or 0.0),
         "registers": totals.registers,
         "spilled_words": totals.spilled_words,
         "shared_bytes": totals.shared_bytes,
-        "online": float(sum(_takes_online(kernel) for kernel in kernels)),
+        "online": float(sum(bool(facts and facts.online_softmax) for facts in sources)),
         "persistent": float(sum(kernel.kind == "persistent-reduction" for kernel in kernels)),
         "held_copies": float(sum(_count_held(kernel) for kernel in kernels)),
         "most_reads": max((_reads(kernel) for kernel in kernels), default=0.0),
@@ -61,8 +62,8 @@ def _peak(run: Run) -> float | None:
     return max(known, default=None)
 
 
-def _sum_source(kernels: list[KernelFacts], name: str) -> float | None:
-    known = [getattr(kernel.source_facts, name) for kernel in kernels if kernel.source_facts]
+def _sum_loads(kernels: list[KernelFacts]) -> float | None:
+    known = [kernel.source_facts.loads for kernel in kernels if kernel.source_facts]
     return float(sum(known)) if len(known) == len(kernels) else None
 
 
@@ -71,14 +72,6 @@ def _widest_load(kernel: KernelFacts) -> float | None:
     not known."""
     widths = [int(bits) for c in kernel.candidates for bits, n in c.global_loads.items() if n]
     return float(max(widths)) if widths else None
-
-
-def _or_zero(value: float | None) -> float:
-    return value or 0.0
-
-
-def _takes_online(kernel: KernelFacts) -> bool:
-    return bool(kernel.source_facts and kernel.source_facts.online_softmax)
 
 
 def _count_held(kernel: KernelFacts) -> int:

@@ -135,7 +135,7 @@ def _write(results: Sequence[ClaimResult], how: Conditions, wanted: Wanted) -> N
 
 def _write_markdown(results: Sequence[ClaimResult], path: Path | None) -> None:
     if path is not None:
-        output.write_text(view.write_markdown(results, "Claims reproduced"), path)
+        output.write_text(view.write_markdown(results), path)
 
 
 def _finish(results: Sequence[ClaimResult], how: Conditions, wanted: Wanted) -> None:

@@ -80,9 +80,9 @@ def write_json(results: Sequence[ClaimResult], how: dict[str, object], path: Pat
     output.write_document("reproduction", fields, path)
 
 
-def write_markdown(results: Sequence[ClaimResult], title: str) -> str:
+def write_markdown(results: Sequence[ClaimResult]) -> str:
     """Return a table with a row per claim, and why below it."""
-    lines = [f"# {title}", "", write_summary(results) + ".", ""]
+    lines = ["# Claims reproduced", "", write_summary(results) + ".", ""]
     lines += [f"| {' | '.join(HEADERS)} |", f"|{' --- |' * len(HEADERS)}"]
     lines += [f"| {' | '.join(map(_escape, _list_cells(result)))} |" for result in results]
     return "\n".join(lines) + "\n"

@@ -92,15 +92,10 @@ def _list_gpus() -> list[str]:
     return named[:count] if named else [str(number) for number in range(count)]
 
 
-def compile_in_process(
-    request: CompileRequest,
-    index: int,
-    progress: Callable[[Progress], None],
-    timeout_seconds: float | None = None,
-) -> Bundle:
+def compile_in_process(request: CompileRequest, timeout_seconds: float | None = None) -> Bundle:
     """Compile one request in one worker. Raises what ``ProcessExecutor.compile`` yields as an
     error."""
-    bundle = _Compilation(request, index, progress, timeout_seconds).finish()
+    bundle = _Compilation(request, 0, lambda _: None, timeout_seconds).finish()
     return weigh(bundle, Path(request.cache_dir))
 
 

@@ -127,7 +127,7 @@ def _outcome(
         return "does not help", "the same kernels are generated"
     if unknown := _not_known(finding, made.comparison):
         return "failed", f"the machine code of {unknown} is not known"
-    if not _shrinks(before, after, MOST_LEFT):
+    if not _shrinks(before, after):
         return "does not help", ""
     was, is_ = ([f for f in s if f.code == finding.code] for s in (made.before, made.after))
     if is_ and _weight(is_) >= _weight(was):
@@ -160,10 +160,10 @@ def _about_the_same(finding: Finding, made: _Attempt) -> tuple[list[Finding], li
     raise ValueError(f"{finding.code} is none of the run's findings")
 
 
-def _shrinks(before: Sequence[Finding], after: Sequence[Finding], most: float) -> bool:
+def _shrinks(before: Sequence[Finding], after: Sequence[Finding]) -> bool:
     # A kernel that can be launched again may still need nearly as much shared memory.
     cured = any(f.severity == "error" for f in before) and all(f.severity == "info" for f in after)
-    return cured or not after or _weight(after) <= _weight(before) * most
+    return cured or not after or _weight(after) <= _weight(before) * MOST_LEFT
 
 
 def _weight(findings: Sequence[Finding]) -> float:
@@ -298,10 +298,8 @@ class _Compiler:
         made = self._attempts[_key(cure)]
         if isinstance(made, str):
             return _failed(cure, made)
-        return replace(_judge(finding, cure, made), brought=self._brought(cure))
-
-    def _brought(self, cure: Cure) -> tuple[str, ...]:
-        return tuple(n for n in cure.options if assignments.find(self._catalogue, n).note)
+        brought = tuple(n for n in cure.options if assignments.find(self._catalogue, n).note)
+        return replace(_judge(finding, cure, made), brought=brought)
 
     def _attempt(self, cure: Cure) -> _Attempt | str:
         """Compile the cure and look at it, or say why it could not be done."""

@@ -37,7 +37,7 @@ def _read_call(operator: str, node: Any) -> tuple[tuple[str, ...], OperatorCall 
         return (), None
     buffers = (*reads, *writes)
     names = tuple(each.name for each in buffers)
-    return names, OperatorCall(tuple(map(_without_name, buffers)), plain, work)
+    return names, OperatorCall(tuple(replace(each, name="") for each in buffers), plain, work)
 
 
 def _arguments(node: Any) -> list[tuple[str, Any]]:
@@ -144,10 +144,6 @@ def _tensor(argument: str, tensor: Any, role: Any) -> Buffer:
 def read_tensor(node: Any) -> Buffer:
     """Return what is known of a tensor by Inductor's node for it."""
     return _tensor("", node, "input")
-
-
-def _without_name(buffer: Buffer) -> Buffer:
-    return replace(buffer, name="")
 
 
 def _plain(value: Any) -> OptionValue:

@@ -72,12 +72,8 @@ class CompileCalls:
             found = merged.get(repr(use.call), use.call)
             again = found.count + (repr(use.call) in merged)
             names = (*found.graphs, *graphs.get(number, ()))
-            merged[repr(use.call)] = _with_graphs(found, names, again)
+            merged[repr(use.call)] = replace(found, graphs=names, count=again)
         return tuple(merged.values())
-
-
-def _with_graphs(call: CompiledCall, graphs: tuple[str, ...], count: int) -> CompiledCall:
-    return replace(call, graphs=graphs, count=count)
 
 
 def _name(compiled: Any) -> str:

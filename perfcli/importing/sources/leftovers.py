@@ -66,9 +66,9 @@ class Leftovers:
     notes: tuple[str, ...] = ()
 
 
-def read_text(path: Path, most: int = MOST_BYTES) -> str | None:
-    """Return the text of a plain file; None for what is none, or is larger than ``most`` bytes."""
-    data = read_bytes(path, most)
+def read_text(path: Path) -> str | None:
+    """Return the text of a plain file; None for what is none, or is larger than MOST_BYTES."""
+    data = read_bytes(path)
     return None if data is None else data.decode("utf-8", errors="replace")
 
 

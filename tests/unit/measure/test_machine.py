@@ -123,4 +123,4 @@ def test_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", missing)
     with pytest.raises(OSError, match="nvidia-ml"):
         Nvml("GPU-1")
-    assert machine._nvml("GPU-1") is None
+    assert machine.find_gpu("GPU-1") is None
