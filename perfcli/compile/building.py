@@ -18,6 +18,7 @@ from perfcli.compile.own_backward import is_step
 from perfcli.compile.own_compile import holds_compiled, tell_ignored, tell_kept, unwrap
 from perfcli.compile.ranks.group import begin_anew
 from perfcli.compile.scripts.calls import CompileCalls, watch_compile
+from perfcli.compile.stand_in.device import replace_for_block
 from perfcli.compile.typed_inputs import make_inputs
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry
@@ -274,18 +275,12 @@ def _skip_initialisers() -> Iterator[None]:
     from torch.nn import init
 
     names = [n for n in dir(init) if n.endswith("_") and not n.startswith("_")]
-    saved = {name: getattr(init, name) for name in names}
 
     def keep(tensor: Any = None, *_: Any, **__: Any) -> Any:
         return tensor
 
-    for name in names:
-        setattr(init, name, keep)
-    try:
+    with replace_for_block(init, **dict.fromkeys(names, keep)):
         yield
-    finally:
-        for name, function in saved.items():
-            setattr(init, name, function)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeAlias
 
+from perfcli.compile.stand_in.device import replace_for_block
+
 _REPORTS = {
     "get_patched_config_dict",  # what torch._dynamo.optimize notes of its backend
     "generate_config_string",  # the script that would reproduce a failure
@@ -106,16 +108,16 @@ def watch_reads(before: Before = lambda module, name: None) -> Iterator[_Reads]:
             before(self.__name__, name)
         set_original(self, name, value)
 
-    saved = [(name, vars(ConfigModule)[name]) for name in _BULK if name in vars(ConfigModule)]
-    ConfigModule.__getattr__, ConfigModule.__setattr__ = getattr_noted, setattr_noted
-    for name, method in saved:
-        setattr(ConfigModule, name, _wrap_reader(method, name, names, reads, before))
-    try:
+    known = vars(ConfigModule)
+    bulk = {
+        name: _wrap_reader(known[name], name, names, reads, before)
+        for name in _BULK
+        if name in known
+    }
+    with replace_for_block(
+        ConfigModule, __getattr__=getattr_noted, __setattr__=setattr_noted, **bulk
+    ):
         yield reads
-    finally:
-        ConfigModule.__getattr__, ConfigModule.__setattr__ = original, set_original
-        for name, method in saved:
-            setattr(ConfigModule, name, method)
 
 
 def _wrap_reader(method: Any, name: str, names: set[str], reads: _Reads, before: Before) -> Any:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcli.compile.capture.definition import strip_name
+from perfcli.compile.stand_in.device import replace_for_block
 
 _TUNED = "perfcli-tuned"
 
@@ -36,11 +37,8 @@ def share_choices(
     def benchmark_all_configs(self: Any, *args: Any, **kwargs: Any) -> Mapping[Any, float]:
         return _timings(self, folder, lambda: original(self, *args, **kwargs), alone)
 
-    CachingAutotuner.benchmark_all_configs = benchmark_all_configs
-    try:
+    with replace_for_block(CachingAutotuner, benchmark_all_configs=benchmark_all_configs):
         yield
-    finally:
-        CachingAutotuner.benchmark_all_configs = original
 
 
 def choices_folder() -> Path:

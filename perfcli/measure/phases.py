@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from perfcli.compile.processor import processor_seconds
+from perfcli.compile.stand_in.device import replace_for_block
 from perfcli.model import SideName, StartPhase
 
 PIECES = {
@@ -48,14 +49,9 @@ class Phases:
         from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
         known = vars(CachingAutotuner)
-        originals = {name: known[name] for name in PIECES if name in known}
-        for name, original in originals.items():
-            setattr(CachingAutotuner, name, self._timed(PIECES[name], original))
-        try:
+        timed = {n: self._timed(piece, known[n]) for n, piece in PIECES.items() if n in known}
+        with replace_for_block(CachingAutotuner, **timed):
             yield
-        finally:
-            for name, original in originals.items():
-                setattr(CachingAutotuner, name, original)
 
     def _timed(self, name: str, original: Callable[..., object]) -> Callable[..., object]:
         def timed(*args: object, **kwargs: object) -> object:

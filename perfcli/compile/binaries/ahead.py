@@ -23,7 +23,7 @@ from perfcli.compile.binaries.assembler import look_up_release
 from perfcli.compile.binaries.binaries import keep_binaries, prepare_process
 from perfcli.compile.capture.captured import CapturedKernel
 from perfcli.compile.capture.definition import Definition
-from perfcli.compile.stand_in.device import install_triton_driver
+from perfcli.compile.stand_in.device import install_triton_driver, replace_for_block
 from perfcli.errors import CompileFailed
 from perfcli.model import Target
 
@@ -102,13 +102,11 @@ class BinariesAhead:
             tuner.precompile = functools.partial(load_now, self._made)
             return None
 
-        AsyncCompile.triton = triton
-        CachingAutotuner.precompile = precompile
-        try:
+        with (
+            replace_for_block(AsyncCompile, triton=triton),
+            replace_for_block(CachingAutotuner, precompile=precompile),
+        ):
             yield
-        finally:
-            AsyncCompile.triton = make
-            CachingAutotuner.precompile = load
 
     def _wait(self, source: str) -> None:
         definition, work = self._begun.pop(source, (None, None))

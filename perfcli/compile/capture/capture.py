@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from perfcli.compile.capture import (
 )
 from perfcli.compile.capture.captured import Capture, CapturedGraph, is_subgraph
 from perfcli.compile.capture.fusion_refusals import listen_to_scheduler
+from perfcli.compile.stand_in.device import replace_for_block
 from perfcli.errors import CompileFailed
 
 
@@ -69,22 +70,17 @@ def hook_inductor(
             (codecache.AotCodeCompiler, "compile", ahead_of_time.hook_library),
             (package, "load_package", ahead_of_time.hook_loading),
         ]
-    saved = []
-    for owner, name, make in hooks:
-        if name not in vars(owner):
-            raise CompileFailed(
-                f"this torch's {owner.__name__} has no {name}, which perfcli reads kernels from "
-                "(tested: torch 2.11 to 2.15)"
-            )
-        original = vars(owner)[name]
-        saved.append((owner, name, original))
-        setattr(owner, name, make(capture, original))
-    try:
-        with listen_to_scheduler(capture):
-            yield
-    finally:
-        for owner, name, original in saved:
-            setattr(owner, name, original)
+    with ExitStack() as stack:
+        for owner, name, make in hooks:
+            if name not in vars(owner):
+                raise CompileFailed(
+                    f"this torch's {owner.__name__} has no {name}, which perfcli reads kernels "
+                    "from (tested: torch 2.11 to 2.15)"
+                )
+            hooked = make(capture, vars(owner)[name])
+            stack.enter_context(replace_for_block(owner, **{name: hooked}))
+        stack.enter_context(listen_to_scheduler(capture))
+        yield
 
 
 def _hook_schedule(capture: Capture, original: Any) -> Any:

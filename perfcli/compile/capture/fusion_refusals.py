@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKernel, is_subgraph
+from perfcli.compile.stand_in.device import replace_for_block
 
 _OPERATION = re.compile(r"op\d+")
 
@@ -34,12 +35,9 @@ def listen_to_scheduler(capture: Capture) -> Iterator[None]:
         original(self, reason, *args)
         _note(capture, self, reason, args)
 
-    teller.__call__ = tell
     capture.hears_scheduler = True
-    try:
+    with replace_for_block(teller, __call__=tell):
         yield
-    finally:
-        teller.__call__ = original
 
 
 def _note(capture: Capture, why: Any, reason: str, args: tuple[Any, ...]) -> None:

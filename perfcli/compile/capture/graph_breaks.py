@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from perfcli.compile.stand_in.device import replace_for_block
 from perfcli.loading.tracebacks import is_users
 from perfcli.model import BreakPlace
 
@@ -45,11 +46,8 @@ def watch_breaks() -> Iterator[Places]:
         if place:
             places.setdefault(reason, {})[place] = None
 
-    Unsupported.add_to_stats = add_to_stats
-    try:
+    with replace_for_block(Unsupported, add_to_stats=add_to_stats):
         yield places
-    finally:
-        Unsupported.add_to_stats = original
 
 
 def _place(stack: Iterable[Any], message: str) -> BreakPlace | None:

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perfcli.compile.capture.captured import Capture, CapturedGraph
+from perfcli.compile.stand_in.device import replace_for_block
 from perfcli.loading.tracebacks import is_users
 from perfcli.model import CompiledCall, OptionValue
 
@@ -178,12 +179,10 @@ def watch_compile(calls: CompileCalls) -> Iterator[CompileCalls]:
 
     made, made_backend, run = context.__init__, backend.__init__, backend.__call__
     choose = eval_frame._callback_from_stance
-    torch.compile = compile
-    context.__init__, backend.__init__, backend.__call__ = make_context, make_backend, run_backend
-    eval_frame._callback_from_stance = choose_callback
-    try:
+    with (
+        replace_for_block(torch, compile=compile),
+        replace_for_block(context, __init__=make_context),
+        replace_for_block(backend, __init__=make_backend, __call__=run_backend),
+        replace_for_block(eval_frame, _callback_from_stance=choose_callback),
+    ):
         yield calls
-    finally:
-        torch.compile = original
-        context.__init__, backend.__init__, backend.__call__ = made, made_backend, run
-        eval_frame._callback_from_stance = choose

@@ -92,8 +92,8 @@ def _leave_hooks_eager() -> Iterator[None]:
 
     run = torch._dynamo.disable(torch.autograd.graph._engine_run_backward)
     with (
-        replace_for_block(torch.autograd.graph, "_engine_run_backward", run),
-        replace_for_block(torch.autograd, "_engine_run_backward", run),
+        replace_for_block(torch.autograd.graph, _engine_run_backward=run),
+        replace_for_block(torch.autograd, _engine_run_backward=run),
     ):
         yield
 

@@ -31,7 +31,7 @@ def stand_in(mode: Any, known: KnownValues) -> Iterator[None]:
     with ExitStack() as stack:
 
         def put(owner: Any, name: str, value: Any) -> None:
-            stack.enter_context(replace_for_block(owner, name, value))
+            stack.enter_context(replace_for_block(owner, **{name: value}))
 
         put(FakeTensor, "numpy", _read_array(known))
         put(FakeTensor, "tolist", _read_list(known))
@@ -165,7 +165,7 @@ def refuse_processes() -> Iterator[None]:
         )
 
     with (
-        replace_for_block(multiprocessing.process.BaseProcess, "start", refuse),
-        replace_for_block(os, "fork", refuse),
+        replace_for_block(multiprocessing.process.BaseProcess, start=refuse),
+        replace_for_block(os, fork=refuse),
     ):
         yield

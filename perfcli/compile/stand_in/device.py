@@ -53,18 +53,19 @@ def _device_properties(target: Target) -> SimpleNamespace:
 
 
 @contextmanager
-def replace_for_block(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Give an object another attribute while the block runs."""
-    missing = object()
-    before = vars(owner).get(name, missing)
-    setattr(owner, name, value)
+def replace_for_block(owner: Any, **values: Any) -> Iterator[None]:
+    """Give an object other attributes while the block runs."""
+    before = {name: vars(owner)[name] for name in values if name in vars(owner)}
+    for name, value in values.items():
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        if before is missing:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
+        for name in values:
+            if name in before:
+                setattr(owner, name, before[name])
+            else:
+                delattr(owner, name)
 
 
 def install(target: Target) -> None:
