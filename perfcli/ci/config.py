@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from perfcli import units
 from perfcli.ci.files import WrittenFile, check_inside, fill, put
 from perfcli.errors import PerfcliError
 from perfcli.options.files import quote
+from perfcli.workflow.revision import run_git
 
 PROJECT = Path("pyproject.toml")
 OWN = Path("perfcli.toml")
@@ -117,9 +117,8 @@ def list_next_steps(root: Path, written: Sequence[Path]) -> list[str]:
 def _is_new(root: Path, name: str) -> bool:
     """Return whether a file is there that git does not know yet; False where there is no
     repository."""
-    command = ["git", "-C", str(root), "ls-files", "--error-unmatch", "--", name]
     try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        done = run_git(root, ("ls-files", "--error-unmatch", "--", name))
     except OSError:
         return False
     return done.returncode == 1 and (root / name).exists()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from perfcli.errors import PerfcliError
+from perfcli.workflow.revision import run_git
 
 _REMOTE = ("git+https://", "git+ssh://", "https://")
 _PACKED = (".whl", ".tar.gz")
@@ -118,11 +118,8 @@ def _describe_checkout(folder: Path) -> str:
 
 
 def _ask_git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
-        )
+        done = run_git(folder, arguments)
     except OSError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return str(done.stdout).strip() if done.returncode == 0 else ""

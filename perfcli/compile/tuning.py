@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
@@ -19,6 +18,7 @@ from typing import Any
 
 from perfcli.compile.capture.definition import strip_name
 from perfcli.compile.stand_in.device import replace_for_block
+from perfcli.storing.whole import write_whole
 
 _TUNED = "perfcli-tuned"
 
@@ -69,7 +69,8 @@ def _timings(
             return known
         found = measure()
         if found:
-            _write(kept, _plain(min(found, key=found.__getitem__).config))
+            best = _plain(min(found, key=found.__getitem__).config)
+            write_whole(kept, json.dumps(best).encode())
         return found
 
 
@@ -98,10 +99,3 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-
-
-def _write(path: Path, config: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_suffix(f".{os.getpid()}")
-    half.write_text(json.dumps(config), encoding="utf-8")
-    half.replace(path)

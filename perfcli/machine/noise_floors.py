@@ -8,9 +8,7 @@ the scenario, the machine and the date. As everything in the cache folder, it ma
 from __future__ import annotations
 
 import fcntl
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ from perfcli.errors import PerfcliError
 from perfcli.machine import environment
 from perfcli.model import Machine, Scalar, TimeVerdict
 from perfcli.storing.runfile import cannot_write
+from perfcli.storing.whole import write_whole
 
 # History of the file format; a file of another format is not used.
 # 1  class, floors
@@ -223,17 +222,7 @@ def _read(path: Path) -> ClassFile | None:
 def _write(path: Path, document: ClassFile) -> None:
     """Write the file whole or not at all: others may read at the same time."""
     text = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
-    temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-        temporary = Path(name)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        write_whole(path, text)
     except OSError as error:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink()
         raise PerfcliError(cannot_write(path, error)) from error

@@ -108,26 +108,15 @@ def _hide(torch: Any) -> Callable[[Any], Any]:
     return lambda function: torch._disable_dynamo(function, recursive=False)
 
 
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
 class _Logger:
     """Takes what DDP says of itself."""
 
-    def set_construction_data_and_log(self, *_: Any, **__: Any) -> None:
-        return None
-
-    def set_runtime_stats_and_log(self) -> None:
-        return None
-
-    def set_error_and_log(self, _text: str) -> None:
-        return None
-
-    def _set_static_graph(self) -> None:
-        return None
-
-    def _set_comm_hook_name(self, _name: str) -> None:
-        return None
-
-    def _set_uneven_input_join(self) -> None:
-        return None
+    set_construction_data_and_log = set_runtime_stats_and_log = set_error_and_log = _nothing
+    _set_static_graph = _set_comm_hook_name = _set_uneven_input_join = _nothing
 
     def _get_ddp_logging_data(self) -> Any:
         from types import SimpleNamespace
@@ -136,6 +125,9 @@ class _Logger:
 
 
 class _Reducer:
+    set_logger = prepare_for_forward = _nothing
+    _set_forward_pass_work_handle = _delay_all_reduce = _nothing
+
     def __init__(
         self,
         collectives: EagerCollectives,
@@ -167,9 +159,6 @@ class _Reducer:
         self._unused: list[int] = []
         self._expecting = False
 
-    def set_logger(self, _logger: Any) -> None:
-        return None
-
     def set_hook(self, name: str) -> None:
         """Hear of a hook that sends gradients in its own way. Raises UserCodeFailed for one that
         does more than to convert them."""
@@ -182,23 +171,14 @@ class _Reducer:
             )
         self._bytes = _HOOKS[name]
 
-    def prepare_for_forward(self) -> None:
-        return None
-
     def _rebuild_buckets(self) -> bool:
         return False
 
     def _set_static_graph(self) -> None:
         self._static = True
 
-    def _set_forward_pass_work_handle(self, *_: Any) -> None:
-        return None
-
     def _check_reducer_finalized(self) -> bool:
         return True
-
-    def _delay_all_reduce(self) -> None:
-        return None
 
     def _remove_autograd_hooks(self) -> None:
         self._nodes.clear()

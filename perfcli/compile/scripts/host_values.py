@@ -12,6 +12,7 @@ from typing import Any
 from perfcli.compile.capture.eager_operators import EagerOperator, make_counting_mode
 from perfcli.compile.capture.operator_tensors import count_asked_elements, list_tensors
 from perfcli.compile.scripts.known_values import KnownValues
+from perfcli.compile.stand_in.device import replace_for_block
 
 MOST_ELEMENTS = 1 << 20
 """Of a real tensor: larger ones cost time and memory, and nobody decides by their values."""
@@ -49,8 +50,9 @@ def make_mode(known: KnownValues, eager: list[EagerOperator]) -> Any:
             own.pop("pin_memory", None)
             if _stays_on_host(args, own):
                 return func(*args, **own)
-            if _is_of_device(own.get("generator")):
-                own.pop("generator", None)  # one of the device has no numbers
+            generator = own.get("generator")
+            if generator is not None and generator.device.type not in _HOST:
+                del own["generator"]  # one of the device has no numbers
             args, types = tuple(map(_unwrap, args)), tuple(_plain_types(types))
             with known.following(self, func, args, own) as followed:
                 if not followed.is_answered:
@@ -95,10 +97,6 @@ def _stays_on_host(args: Any, kwargs: Mapping[str, Any]) -> bool:
     return elements <= MOST_ELEMENTS
 
 
-def _is_of_device(generator: Any) -> bool:
-    return generator is not None and generator.device.type not in _HOST
-
-
 def _unwrap(value: Any) -> Any:
     """Return a tensor of a class that only hears of functions, such as an image of torchvision's
     transforms, as the plain tensor that it is: fake tensors don't mix with others."""
@@ -141,8 +139,5 @@ def keep_parameters_fake(mode: Any) -> Iterator[None]:
             data = mode.from_tensor(data.detach())
         return made(cls, data, requires_grad)
 
-    torch.nn.Parameter.__new__ = make
-    try:
+    with replace_for_block(torch.nn.Parameter, __new__=make):
         yield
-    finally:
-        torch.nn.Parameter.__new__ = made
