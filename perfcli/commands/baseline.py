@@ -59,8 +59,7 @@ def baseline(
 
     if action not in ACTIONS:
         raise PerfcliError(f"perfcli baseline {action}: {suggestion(action, ACTIONS)}")
-    wanted = documents.Wanted(csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(csv=csv, parquet=parquet))
     if wanted.named and action != "show":
         raise PerfcliError(f"baseline {action} prints no table: leave out --csv and --parquet")
     found = compiled.configured(config, file)

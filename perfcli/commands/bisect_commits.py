@@ -91,8 +91,7 @@ def bisect_commits(
     from perfcli.workflow.request import Question
     from perfcli.workflow.setting import MeasuringOptions
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     versions, scenario = (good, bad, *words[:-1]), words[-1]
     options = CommitOptions(
         *(versions, tuple(option or ()), python, metric, first_parent),

@@ -114,8 +114,7 @@ def bisect_config(
     from perfcli.workflow.request import Question
     from perfcli.workflow.setting import MeasuringOptions
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     options = BisectOptions(
         metric,
         tuple(good or ()),

@@ -58,8 +58,7 @@ def calibrate(
     from perfcli.console.notes import Notes
     from perfcli.loading.references import parse_reference
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     if check is not None:
         if smoke or file or python or jobs or also:
             raise PerfcliError(

@@ -33,8 +33,7 @@ def doctor(
     """
     from perfcli import checks
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     found = list(checks.examine(python, os.environ))
     failed = [check for check in found if check.status == "failed"]
     output.write_document("doctor", {"ok": not failed, "checks": found}, json)

@@ -56,8 +56,7 @@ def explain(
     from perfcli.workflow.obtain import load_or_compile
     from perfcli.workflow.request import Question, Side
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     question = Question(
         *(run, tuple(param or ()), preset, target, device, dynamic),
         vary=vary,

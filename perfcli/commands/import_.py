@@ -53,8 +53,7 @@ def import_(
     from perfcli.workflow.context import Context
     from perfcli.workflow.obtain import import_paths
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     context = Context(Notes(quiet), fresh, written=wanted.places)
     options = ImportOptions(
         targets.get(target) if target else None, rank, python, jobs or os.cpu_count() or 1, timeout

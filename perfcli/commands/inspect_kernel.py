@@ -89,8 +89,7 @@ def inspect_kernel(
         raise PerfcliError(
             "--try-fixes goes with the report of one KERNEL: perfcli explain tries all of a run's"
         )
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     question = Question(
         *(run, tuple(param or ()), preset, target, device, dynamic), inputs=tuple(input or ())
     )

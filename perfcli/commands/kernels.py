@@ -104,8 +104,7 @@ def kernels(
     from perfcli.workbench.request import KernelsOptions
     from perfcli.workbench.run import bench, check, show
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     asked = KernelsOptions(
         targets=tuple(target or ()),
         params=tuple(param or ()),

@@ -182,8 +182,7 @@ def knobs(
         raise PerfcliError("--performance lists options, --diff compares releases: give one")
     if patches and (performance or diff is not None):
         raise PerfcliError("--patches lists what perfcli can patch: give it without the other two")
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     if performance:
         _show(pattern, *_options(python), wanted)
     elif patches:

@@ -70,8 +70,7 @@ def noise(
     from perfcli.workflow.request import Question, Side, check_compiled, make_jobs
     from perfcli.workflow.setting import MeasuringOptions, settle, why_not
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     if show and forget:
         raise PerfcliError("--show lists and --forget removes: give one of them")
     if show or forget:

@@ -68,8 +68,7 @@ def run(
     from perfcli.workflow.obtain import compile_runs, warn_of_oversights
     from perfcli.workflow.request import Question, Side
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     screen = output.screen()
     named = (each for each in screen.columns if sort and sort.startswith(each.rstrip(".")))
     column = next(named, "")

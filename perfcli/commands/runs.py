@@ -43,8 +43,7 @@ def runs(
     from perfcli.console import output
     from perfcli.storing import store
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     headers = [
         stored.header
         for stored in store.runs()

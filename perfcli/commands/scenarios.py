@@ -34,8 +34,7 @@ def scenarios(
     from perfcli.console import output
     from perfcli.loading import registry
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     names = registry.names("scenarios") if name is None else [name]
     found = [registry.scenario(each) for each in names]
     output.write_document("scenarios", {"scenarios": list(map(_document, found))}, json)

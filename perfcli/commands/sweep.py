@@ -110,8 +110,7 @@ def sweep(
     from perfcli.workflow.context import Context
     from perfcli.workflow.setting import MeasuringOptions
 
-    wanted = documents.Wanted(html=html, json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(html=html, json=json, csv=csv, parquet=parquet))
     device, places = args.split_devices(device)
     asked = MeasuringOptions(budget=budget, seed=seed, clocks=args.choose_clocks(time))
     if not measure:

@@ -26,8 +26,7 @@ def targets(
     from perfcli.console import output, table
     from perfcli.machine.targets import KERNEL_TARGETS, TARGETS
 
-    wanted = documents.Wanted(json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(json=json, csv=csv, parquet=parquet))
     known = [*TARGETS.values(), *KERNEL_TARGETS.values()]
     rows = [(target, _find_calibration(target)) for target in known]
     fields = [_describe(target, calibration) for target, calibration in rows]

@@ -94,8 +94,7 @@ def tune(
     for name in allow or ():
         if name not in known:
             raise PerfcliError(f"can't allow {name!r}: {suggestion(name, known)}")
-    wanted = documents.Wanted(markdown, html, json=json, csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(markdown, html, json=json, csv=csv, parquet=parquet))
     if output is not None and output.suffix != ".toml":
         raise PerfcliError(f"--output {output}: a name that ends in .toml is expected")
     out.check_writable(output)

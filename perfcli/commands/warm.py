@@ -45,8 +45,7 @@ def warm(
     from perfcli.worker import keepers
 
     notes = Notes(quiet)
-    wanted = documents.Wanted(csv=csv, parquet=parquet)
-    documents.check(wanted)
+    wanted = documents.check(documents.Wanted(csv=csv, parquet=parquet))
     if wanted.named and what != "status":
         raise PerfcliError(f"warm {what} prints no table: leave out --csv and --parquet")
     if device not in (None, "cuda", "cpu"):

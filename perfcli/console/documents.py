@@ -155,8 +155,8 @@ class Wanted:
         return sys.stderr if self.stdout else sys.stdout
 
 
-def check(wanted: Wanted, inputs: Sequence[Path] = ()) -> None:
-    """Check the documents' paths before anybody waits for their content.
+def check(wanted: Wanted, inputs: Sequence[Path] = ()) -> Wanted:
+    """Return what is wanted; its paths are checked before anybody waits for their content.
 
     ``inputs`` are files that the command reads. Raises PerfcliError if a document can't be
     written, if two go to the same file, or if one would overwrite what is read.
@@ -177,6 +177,7 @@ def check(wanted: Wanted, inputs: Sequence[Path] = ()) -> None:
         check_parquet()
     if wanted.github:
         _check_github()
+    return wanted
 
 
 def write_table(table: Table[Row], rows: Iterable[Row], wanted: Wanted) -> None:
