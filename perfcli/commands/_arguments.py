@@ -145,6 +145,34 @@ Allow: TypeAlias = Annotated[
         help="Compare even if this differs: scenario, params, mode, device, target, dynamic.",
     ),
 ]
+NoTime: TypeAlias = Annotated[
+    bool, typer.Option("--no-time", help="Compare the code only; measure nothing.")
+]
+
+SearchBudget: TypeAlias = Annotated[
+    float | None, typer.Option(metavar="SECONDS", min=1, help="Search for at most this long.")
+]
+MaxVariants: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Compile at most N variants.")
+]
+Resume: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="ID", help="Continue an earlier search.")
+]
+
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Read this configuration. [default: perfcli.toml or pyproject.toml]"
+    ),
+]
+Baseline: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--baseline",
+        metavar="FILE",
+        help="Use this baseline. [default: the one in the configuration]",
+    ),
+]
 
 Executor: TypeAlias = Annotated[
     str,

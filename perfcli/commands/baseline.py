@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,21 +23,8 @@ def baseline(
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why it changes; the file keeps it for reviewers.")
     ] = "",
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read this configuration. [default: perfcli.toml or pyproject.toml]",
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--baseline",
-            metavar="FILE",
-            help="Use this baseline. [default: the one in the configuration]",
-        ),
-    ] = None,
+    config: args.Config = None,
+    file: args.Baseline = None,
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,

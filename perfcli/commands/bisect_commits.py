@@ -49,9 +49,7 @@ def bisect_commits(
     max_runs: Annotated[
         int | None, typer.Option(metavar="N", min=2, help="Compile at most N versions.")
     ] = None,
-    budget: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=1, help="Search for at most this long.")
-    ] = None,
+    budget: args.SearchBudget = None,
     measure_budget: Annotated[
         float | None,
         typer.Option(
@@ -63,9 +61,7 @@ def bisect_commits(
     threads: args.Threads = None,
     seed: args.Seed = None,
     allow_env: args.AllowEnv = None,
-    resume: Annotated[
-        str | None, typer.Option(metavar="ID", help="Continue an earlier search.")
-    ] = None,
+    resume: args.Resume = None,
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,
     timeout: args.Timeout = None,

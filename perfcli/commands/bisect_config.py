@@ -58,12 +58,8 @@ def bisect_config(
     target: args.Target = None,
     device: args.Device = None,
     dynamic: args.Dynamic = False,
-    max_runs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Compile at most N variants.")
-    ] = None,
-    budget: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=1, help="Search for at most this long.")
-    ] = None,
+    max_runs: args.MaxVariants = None,
+    budget: args.SearchBudget = None,
     measure_budget: Annotated[
         float | None,
         typer.Option(
@@ -79,10 +75,7 @@ def bisect_config(
         bool,
         typer.Option("--no-flip", help="Skip the search for the value at which a number flips."),
     ] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Continue an earlier search."),
-    ] = None,
+    resume: args.Resume = None,
     report: Annotated[
         bool, typer.Option("--report", help="Show the whole comparison of both ends, not one line.")
     ] = False,

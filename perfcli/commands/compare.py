@@ -92,9 +92,7 @@ def compare(
     flush_l2: args.FlushL2 = False,
     time: args.Time = None,
     allow_env: args.AllowEnv = None,
-    no_time: Annotated[
-        bool, typer.Option("--no-time", help="Compare the code only; measure nothing.")
-    ] = False,
+    no_time: args.NoTime = False,
     with_kernel: Annotated[
         bool,
         typer.Option("--with-kernel", help="Compare Inductor's kernels with hand-written ones."),

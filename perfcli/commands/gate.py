@@ -19,19 +19,8 @@ def gate(
         list[str] | None,
         typer.Argument(metavar="CHECK", help="Run only these checks, with or without @TARGET."),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read this configuration. [default: perfcli.toml or pyproject.toml]",
-        ),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Use this baseline. [default: the one in the configuration]"
-        ),
-    ] = None,
+    config: args.Config = None,
+    baseline: args.Baseline = None,
     allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,9 +39,7 @@ def gate(
     ] = None,
     allow_env: args.AllowEnv = None,
     time: args.Time = None,
-    no_time: Annotated[
-        bool, typer.Option("--no-time", help="Compare the code only; measure nothing.")
-    ] = False,
+    no_time: args.NoTime = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail what is unsure, with exit code 3.")
     ] = False,

@@ -33,12 +33,8 @@ def tune(
     best: Annotated[
         int, typer.Option(metavar="N", min=1, help="On a device: measure the best N sets.")
     ] = 3,
-    max_runs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Compile at most N variants.")
-    ] = None,
-    budget: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=1, help="Search for at most this long.")
-    ] = None,
+    max_runs: args.MaxVariants = None,
+    budget: args.SearchBudget = None,
     measure_budget: Annotated[
         float | None,
         typer.Option(
