@@ -89,13 +89,6 @@ Stop = Callable[[Ledger[K]], str]
 Watch = Callable[[Query[K], Answer | None], None]
 
 
-def _max_runs(most: int) -> Stop[K]:
-    """Stop once ``most`` sets were compiled, or classes were judged ``most`` times. What is known
-    is free; of sets that are compiled at once the last ones may exceed it."""
-    reason = f"after {most} runs (--max-runs)"
-    return lambda ledger: reason if max(ledger.compiled, ledger.judged) >= most else ""
-
-
 def budget(seconds: float, clock: Callable[[], float]) -> Stop[K]:
     """Stop after so many seconds from now on, as ``clock`` has them."""
     end = clock() + seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from perfcli.search.drive import Code, Ledger, drive
+from perfcli.search.drive import Code, Ledger, Stop, drive
 from perfcli.search.question import Answer, OptionChange, Query, Search, Subset
 
 K = TypeVar("K", bound=Hashable)
@@ -90,3 +90,9 @@ def _written(key: object) -> str:
     if isinstance(key, frozenset):
         return "".join(sorted(k.replace("=True", "").replace("=", "") for k in key)) or "0"
     return f"{key:.6g}" if isinstance(key, float) else str(key)
+
+
+def max_runs(most: int) -> Stop[Any]:
+    """Stop once ``most`` sets were compiled, or classes were judged ``most`` times."""
+    reason = f"after {most} runs (--max-runs)"
+    return lambda ledger: reason if max(ledger.compiled, ledger.judged) >= most else ""

@@ -3,11 +3,11 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 
 import pytest
-from unit.search.oracles import Exact, changes, letters, names, planted, run, subset
+from unit.search.oracles import Exact, changes, letters, max_runs, names, planted, run, subset
 
 from perfcli.errors import PerfcliError
 from perfcli.search.culprits import find_culprits
-from perfcli.search.drive import Code, Ledger, Stop, _max_runs, budget
+from perfcli.search.drive import Code, Ledger, Stop, budget
 from perfcli.search.question import Answer, Query, Search, Stopped, Subset
 
 TWELVE = "abcdefghijkl"
@@ -52,7 +52,7 @@ def test_all_known_asks_nothing() -> None:
 
 def test_the_most_runs_are_kept_and_what_is_suspected_is_told() -> None:
     oracle = Exact(planted("dk"))
-    found = run(find_culprits(changes(TWELVE)), oracle, stops=[_max_runs(5)])
+    found = run(find_culprits(changes(TWELVE)), oracle, stops=[max_runs(5)])
     assert len(oracle.asked()) == 5
     assert found.stopped == "after 5 runs (--max-runs)"
     assert (found.status, found.sets) == (None, ())
@@ -61,7 +61,7 @@ def test_the_most_runs_are_kept_and_what_is_suspected_is_told() -> None:
 
 def test_what_was_found_before_the_stop_is_told() -> None:
     oracle = Exact(planted("a", "dk"))
-    found = run(find_culprits(changes(TWELVE)), oracle, stops=[_max_runs(9)])
+    found = run(find_culprits(changes(TWELVE)), oracle, stops=[max_runs(9)])
     assert [names(culprit.options) for culprit in found.sets] == ["a"]
     assert found.status == "partly explained"
     assert found.stopped
@@ -168,14 +168,14 @@ def test_what_came_before_an_interruption_is_kept(end: int, answered: str) -> No
 def test_a_stop_between_two_arrivals_answers_what_is_at_hand() -> None:
     """The batch of two has a, and its stop comes with it: b was compiled, and is answered too."""
     oracle, seen = Arriving(9), list[str]()
-    reason = run(four(seen), oracle, width=2, stops=[_max_runs(2)], at_hand=lambda code: True)
+    reason = run(four(seen), oracle, width=2, stops=[max_runs(2)], at_hand=lambda code: True)
     assert ("".join(seen), reason) == ("ab", "after 2 runs (--max-runs)")
     assert oracle.closed
 
 
 def test_a_stop_closes_what_is_being_compiled() -> None:
     oracle, seen = Arriving(9), list[str]()
-    run(four(seen), oracle, width=4, stops=[_max_runs(2)], at_hand=lambda code: True)
+    run(four(seen), oracle, width=4, stops=[max_runs(2)], at_hand=lambda code: True)
     assert [letters(keys) for keys in oracle.arrived] == ["d", "c"]
     assert oracle.closed
     assert seen == []

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 from search_simulation_catalogue import KINDS, plant
-from unit.search.oracles import Exact, own_class, run
+from unit.search.oracles import Exact, max_runs, own_class, run
 
-from perfcli.search.drive import Code, Ledger, _max_runs, drive
+from perfcli.search.drive import Code, Ledger, drive
 from perfcli.search.improve import find_best
 from perfcli.search.question import Answer, OptionChange, Query, Search, Subset, sort_changes
 from perfcli.search.result import Improvement
@@ -100,7 +100,7 @@ def test_what_helped_before_is_known_when_it_stops_early() -> None:
     """Six tests: none, both that are tried first, both together, and two of the rest."""
     oracle = metric(lambda o: 100 - 10 * (o["d"] == 2) - 5 * (o["c"] == 2) - 50 * (o["quiet"]))
     search = find_best(CATALOGUE, sums_only=True, first=frozenset({"d=2", "c=2"}))
-    found = drive(search, oracle, Ledger(), stops=[_max_runs(6)])
+    found = drive(search, oracle, Ledger(), stops=[max_runs(6)])
     assert best(found) == {"c=2", "d=2"}
     assert found.gain == 15
     assert found.stopped == "after 6 runs (--max-runs)"
@@ -229,7 +229,7 @@ def test_no_value_without_any_change() -> None:
 @pytest.mark.parametrize("most", [1, 5, 11, 16])
 def test_stopped_it_has_the_best_so_far(most: int) -> None:
     oracle = metric(lambda o: 100 - 10 * o["a"] - 5 * o["d"])
-    found = run(find_best(CATALOGUE), oracle, stops=[_max_runs(most)])
+    found = run(find_best(CATALOGUE), oracle, stops=[max_runs(most)])
     assert found.stopped == f"after {most} runs (--max-runs)"
     assert len(found.effects) == min(most - 1, len(CATALOGUE))
     values = [oracle.truth(keys).value or 0 for keys in oracle.judged]

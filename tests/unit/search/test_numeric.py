@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 
 import pytest
-from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, run
+from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, max_runs, run
 
 from perfcli.errors import PerfcliError
-from perfcli.search.drive import Ledger, _max_runs
+from perfcli.search.drive import Ledger
 from perfcli.search.numeric import Value, _back, _search, search_float, search_integer
 from perfcli.search.question import Answer, Evidence
 
@@ -127,7 +127,7 @@ def test_the_ends_alone(threshold: int, status: str) -> None:
 
 
 def test_stopped_it_tells_how_close_it_came() -> None:
-    found = run(search_integer(0, 1024), Exact(from_on(700)), stops=[_max_runs(4)])
+    found = run(search_integer(0, 1024), Exact(from_on(700)), stops=[max_runs(4)])
     assert (found.status, found.last_good, found.first_bad) == (None, 512, 768)
     assert found.stopped
 
@@ -200,6 +200,6 @@ def test_what_goes_back_by_more_than_three_standard_errors_is_noticed(
 
 
 def test_stopped_before_anything_is_known_it_has_the_ends() -> None:
-    found = run(search_integer(5, 1024), Exact(from_on(700)), stops=[_max_runs(0)])
+    found = run(search_integer(5, 1024), Exact(from_on(700)), stops=[max_runs(0)])
     assert (found.status, found.last_good, found.first_bad) == (None, 5, 1024)
     assert found.tested == ()
