@@ -15,6 +15,7 @@ from perfcli.compile.branching import Alone, Branches
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.capture.collecting import Report
 from perfcli.compile.capture.definition import Definition, read_definition, strip_comments
+from perfcli.compile.importing import collecting_rarely
 from perfcli.compile.session import Session, finish, trace, trace_script
 from perfcli.compile.stand_in.decisions import Assumptions
 from perfcli.model import CompileRequest, Generated, Workload
@@ -43,7 +44,7 @@ def generate(
     sources = _Sources()
     try:
         # The engine's threads would not survive a fork.
-        with reads.watch_reads(branches.before) as watched:
+        with collecting_rarely(), reads.watch_reads(branches.before) as watched:
             with session.phase("trace"), torch.autograd.set_multithreading_enabled(False):
                 follow = trace_script if request.script else trace
                 capture, built, traced = follow(session, sources)

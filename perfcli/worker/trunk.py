@@ -70,6 +70,8 @@ class Trunk:
             ended = {pid for pid in self._running if os.waitpid(pid, os.WNOHANG)[0]}
             self._running -= ended
             if not ended:
+                # Until one ends, whoever started it: then that one is asked for again and again.
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
                 time.sleep(_POLL_SECONDS)
 
 

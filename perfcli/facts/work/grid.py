@@ -8,6 +8,7 @@ The rules are those of ``torch/_inductor/runtime/triton_heuristics.py`` (``GridE
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -58,7 +59,8 @@ def count_blocks_at_once(
 _COOPERATIVE = "launch_cooperative_grid"
 
 
-def _read_meta(source: str, name: str) -> dict[str, Any]:
+@functools.lru_cache(maxsize=64)
+def _read_meta(source: str, name: str) -> Mapping[str, Any]:
     """Return the literal part of a kernel's ``inductor_meta`` or ``triton_meta``."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.keyword) and node.arg == name:

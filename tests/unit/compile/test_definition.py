@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.compile.capture.definition import Definition, _triton_kind, parse_definition
+from perfcli.compile.capture.definition import (
+    Definition,
+    _triton_kind,
+    parse_definition,
+    strip_comments,
+)
 
 TRITON = """async_compile.triton('NAME', '''
 import triton
@@ -144,3 +149,12 @@ def test_comments_are_no_part_of_the_code() -> None:
     assert other is not None
     assert plain.source != commented.source
     assert plain.source_hash == commented.source_hash != other.source_hash
+
+
+def test_empty_lines_go_with_comments_but_not_out_of_texts() -> None:
+    plain = "def k(a):\n\n    b = a\n  \n    return b\n"
+    assert strip_comments(plain) == "def k(a):\n    b = a\n    return b"
+    commented = "def k(a):\n\n    b = '#'  # why\n    # what\n    return b\n"
+    assert strip_comments(commented) == "def k(a):\n    b = '#'\n    return b"
+    text = 'a = """one\n\ntwo"""\n'
+    assert strip_comments(text) == text.rstrip("\n")
