@@ -21,7 +21,7 @@ def bisect_commits(
         list[str],
         typer.Argument(
             metavar="SCENARIO",
-            help="What is compiled. Before it may stand more interpreters, in their order.",
+            help="What to compile; more interpreters may come before it, in their order.",
         ),
     ],
     metric: Annotated[
@@ -36,7 +36,7 @@ def bisect_commits(
     ] = None,
     first_parent: Annotated[
         bool,
-        typer.Option("--first-parent", help="Of what was merged, search the merges alone."),
+        typer.Option("--first-parent", help="Take a merge for one commit."),
     ] = False,
     option: args.Options = None,
     python: args.Python = None,

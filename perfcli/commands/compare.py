@@ -25,7 +25,7 @@ def compare(
     ],
     head: Annotated[
         str | None,
-        typer.Argument(metavar="SCENARIO|RUN", help="The head, where it is another one."),
+        typer.Argument(metavar="SCENARIO|RUN", help="The head, if it is another one."),
     ] = None,
     arguments: args.Words = None,
     a: Annotated[

@@ -78,9 +78,9 @@ def history(
     """Keep results over months, and find when it got worse.
 
     add takes stored runs, and JSON of compare or gate. show lists series and where they changed,
-    with a scenario also what lies behind; plot draws them. check says whether a step is worse than
-    at its best, be it by many small changes. site writes pages about everything; merge takes over
-    what another history has.
+    and with a scenario also why; plot draws them. check says whether a step is worse than at its
+    best, even if by many small changes. site writes pages about everything; merge adds the entries
+    of another history.
 
     Exit code of check: 0 no worse, 1 worse, 3 not enough is known.
     """

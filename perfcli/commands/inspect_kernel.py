@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perfcli.model import BlobId, Candidate, KernelFacts
     from perfcli.workflow.obtain import Obtained
 
-Flag = Annotated[bool, typer.Option(help="Print only this text.")]
+Flag = Annotated[bool, typer.Option(help="Print only this form of its code.")]
 
 
 def inspect_kernel(

@@ -44,7 +44,7 @@ def run(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="What the costliest kernels are found by. [default: time, or bytes without one]",
+            help="Sort the kernels by this column. [default: time, or bytes without one]",
         ),
     ] = None,
     json: args.Json = None,
