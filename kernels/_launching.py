@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem
 
+VECTOR_BYTES = 16
+"""The bytes that one thread loads with one instruction."""
 Record = list[tuple[KernelLaunch, Mapping[str, Any]]]
 """Launches, each with its arguments by name."""
 _record: ContextVar[Record | None] = ContextVar("_record", default=None)
@@ -58,6 +61,15 @@ def launch(code: _FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> No
         kernel = function[step.grid](**arguments, **step.constants, **step.options)
         if watch is not None:
             watch(kernel, step.grid, _in_order(function, {**arguments, **step.constants}))
+
+
+def at_a_vector(x: Tensor) -> Tensor:
+    """Return the tensor, or a copy with the same strides, at a multiple of 16 bytes: a plan does
+    not see addresses, and words cannot be loaded from all of them."""
+    if x.data_ptr() % VECTOR_BYTES == 0:
+        return x
+    last = sum((size - 1) * apart for size, apart in zip(x.shape, x.stride(), strict=True))
+    return torch.as_strided(x.new_empty(last + 1), x.shape, x.stride(), 0).copy_(x)
 
 
 def _in_order(function: Any, values: Mapping[str, Any]) -> list[Any]:

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from perfcli.errors import PerfcliError
-from perfcli.model import LaunchPlan, Problem
+from perfcli.model import KernelLaunch, LaunchPlan, Problem
 
 from .. import _words
-from .._launching import launch
+from .._launching import at_a_vector, launch
 from . import backward, loop, rows, tiled
 from .blocks import family, has_mean, has_residual, is_backward
 
@@ -230,6 +230,8 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     """
     _check(problem, tensors)
     plan = _runnable(plan)
+    if any(_takes_words(step) for step in plan.launches):
+        tensors = {name: at_a_vector(tensor) for name, tensor in tensors.items()}
     x = tensors["x"]
     outputs = {name: _make(problem, name, x, plan) for name in output_names(problem)}
     values: dict[str, Any] = {
@@ -244,6 +246,12 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     _describe(plan, values)
     launch(sys.modules[__name__], plan, values)
     return outputs
+
+
+def _takes_words(step: KernelLaunch) -> bool:
+    """Return whether a kernel loads pairs of half precision at once, or copies 16 bytes at a time
+    to shared memory."""
+    return step.constants.get("HALVES") == 2 or step.function == "gradient_ring"
 
 
 def output_names(problem: Problem) -> tuple[str, ...]:

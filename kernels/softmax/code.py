@@ -183,7 +183,8 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     _check_tensors(problem, tensors)
     in_words = [each.constants for each in plan.launches if each.constants.keys() >= _IN_WORDS]
     if any(not constants["PEEL"] for constants in in_words):
-        tensors = {n: _at_a_vector(t) if n in ("x", "y", "dy") else t for n, t in tensors.items()}
+        moved = {n: _launching.at_a_vector(tensors[n]) for n in ("x", "y", "dy") if n in tensors}
+        tensors = {**tensors, **moved}
     main = tensors["dy"] if "dy" in tensors else tensors["x"]
     outputs = _outputs_of(problem, main)
     values = {
@@ -222,15 +223,6 @@ def _aligned_as(like: Tensor, shape: tuple[int, int]) -> Tensor:
     beyond = like.data_ptr() % VECTOR_BYTES // like.element_size()
     memory = like.new_empty(shape[0] * shape[1] + beyond)
     return memory[beyond:].view(shape)
-
-
-def _at_a_vector(x: Tensor) -> Tensor:
-    """Return the tensor, or a copy with the same strides, at a multiple of 16 bytes: the plan does
-    not see addresses, and words cannot be loaded from all of them."""
-    if x.data_ptr() % VECTOR_BYTES == 0:
-        return x
-    memory = x.new_empty((x.shape[0] - 1) * x.stride(0) + x.shape[1])
-    return torch.as_strided(memory, x.shape, x.stride(), 0).copy_(x)
 
 
 def _congruent_to(like: Tensor, other: Tensor) -> Tensor:

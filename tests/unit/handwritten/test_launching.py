@@ -56,3 +56,35 @@ def test_buffers_of_softmax_begin_where_its_plan_says(
     assert {name: each.data_ptr() % 16 for name, each in tensors.items()} == dict.fromkeys(
         tensors, 0
     )
+
+
+@pytest.mark.parametrize(
+    ("operation", "columns", "variant"),
+    [
+        ("rmsnorm-backward", 1128, "fused"),
+        ("layernorm-residual-backward", 1123, "fused"),
+        ("layernorm-backward", 20003, "ring"),
+    ],
+)
+def test_gradients_of_norms_that_load_words_find_them_aligned(
+    operation: str, columns: int, variant: str
+) -> None:
+    """Wherever rows and weights begin: a GPU loads no word from between two of them."""
+    import torch
+
+    family = registry.family(operation.partition("-")[0])
+    code = import_module(family.code)
+    launching = import_module("perfcli.kernels._launching")
+    problem = Problem(operation, 300, columns)
+    plan = family.plan(problem, targets.get("h200"), variant)
+    given = {}
+    for name, tensor in code.inputs(problem, "cpu", 3).items():
+        room = torch.empty(tensor.numel() + 1, dtype=tensor.dtype)
+        given[name] = room[1:].view(tensor.shape).copy_(tensor)
+        assert given[name].data_ptr() % 16
+    with launching.record_launches() as record:
+        code.run(problem, given, plan)
+    taken = next(values for step, values in record if step.function.startswith("gradient"))
+    for name, tensor in given.items():
+        assert taken[name].data_ptr() % 16 == 0, name
+        assert torch.equal(taken[name], tensor), name
