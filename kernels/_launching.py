@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -61,6 +61,14 @@ def launch(code: _FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> No
         kernel = function[step.grid](**arguments, **step.constants, **step.options)
         if watch is not None:
             watch(kernel, step.grid, _in_order(function, {**arguments, **step.constants}))
+
+
+def device_of(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Make the tensor's device current: Triton launches on the current device."""
+    if tensor.device.type != "cuda":
+        return nullcontext()
+    guard: AbstractContextManager[Any] = torch.cuda.device(tensor.device)
+    return guard
 
 
 def at_a_vector(x: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import Tensor
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelFamily, LaunchPlan, Problem, Scalar, Target
 
+from .._launching import device_of
 from .dispatch import Operator
 from .replay import ALIGNMENT
 
@@ -60,7 +60,7 @@ class FamilyKernels:
         problem = Problem(operation, rows, columns, dtype, stride, settings)
         key = (operation, rows, columns, dtype, stride, tuple(settings.items()))
         plan = _plan(self, key)
-        with _device_of(first):
+        with device_of(first):
             outputs: dict[str, Tensor] = self.code.run(problem, tensors, plan)
         return outputs
 
@@ -89,14 +89,6 @@ def _check_devices(tensors: Sequence[Tensor]) -> None:
         f"perfcli's kernels run on a GPU, and these tensors are on {device}: move them there, or "
         "set TRITON_INTERPRET=1 before triton is imported, for Triton's interpreter on the CPU"
     )
-
-
-def _device_of(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Make the tensor's device current: Triton launches on the current device."""
-    if tensor.device.type != "cuda":
-        return nullcontext()
-    guard: AbstractContextManager[Any] = torch.cuda.device(tensor.device)
-    return guard
 
 
 def as_rows(name: str, x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan
 
-from .._launching import launch
+from .._launching import device_of, launch
 
 _MOST_ROWS = 1 << 17
 """What one block adds in a few µs; more rows are added by torch's operators."""
@@ -95,9 +95,9 @@ def reduce_losses(
     types = {"losses": "*fp32", "targets": "*i64", "total": "*fp32", "scale": "*fp32"}
     constants = {"IGNORED": ignored, "MEAN": mean, "BLOCK": _BLOCK}
     step = KernelLaunch("reduce", (1, 1, 1), {**types, "rows": "i32"}, constants, num_warps=8)
-    launch(
-        sys.modules[__name__], LaunchPlan("reduce", (step,), "few rows"), {**pointers, "rows": rows}
-    )
+    plan = LaunchPlan("reduce", (step,), "few rows")
+    with device_of(losses):
+        launch(sys.modules[__name__], plan, {**pointers, "rows": rows})
     return total, scale
 
 
@@ -113,5 +113,6 @@ def spread_gradient(gradient: Tensor, scale: Tensor, rows: int) -> Tensor:
     types = {"gradient": "*fp32", "scale": "*fp32", "out": "*fp32", "rows": "i32"}
     grid = (-(-rows // _BLOCK), 1, 1)
     step = KernelLaunch("spread", grid, types, {"BLOCK": _BLOCK}, num_warps=4)
-    launch(sys.modules[__name__], LaunchPlan("spread", (step,), "rows"), values)
+    with device_of(out):
+        launch(sys.modules[__name__], LaunchPlan("spread", (step,), "rows"), values)
     return out

@@ -20,8 +20,10 @@ import torch
 import triton
 from operator_calls import Launcher, list_operators, stand_in
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 DRIVER = stand_in()
+reduction: Any = import_module("perfcli.kernels._operators.reduction")
 replay: Any = import_module("perfcli.kernels._operators.replay")
 calls: Any = import_module("perfcli.kernels._operators.calls")
 
@@ -175,6 +177,36 @@ def hooks() -> str:
     return ""
 
 
+class Current:
+    """Stands for ``torch.cuda.device`` where there is none."""
+
+    now: list[Any] = []  # noqa: RUF012 (one for all)
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+    def __enter__(self) -> None:
+        self.now.append(self.device)
+
+    def __exit__(self, *_: Any) -> None:
+        self.now.pop()
+
+
+def devices() -> str:
+    """Losses are reduced, and their gradient spread, on the device where they are, whichever is
+    current."""
+    seen: list[Any] = []
+    torch.cuda.device = Current
+    reduction.launch = lambda _, plan, __: seen.append((plan.variant, *Current.now))
+    with FakeTensorMode():
+        there = torch.device("cuda:1")
+        losses = torch.empty(5, device=there)
+        targets = torch.empty(5, dtype=torch.int64, device=there)
+        loss, scale = reduction.reduce_losses(losses, targets, -100, True)
+        reduction.spread_gradient(loss, scale, 5)
+    return "" if seen == [("reduce", there), ("spread", there)] else f"{seen}"
+
+
 NAMES = tuple(list_operators())
 CHECKS: dict[str, Callable[[], str]] = {
     "repeats": repeats,
@@ -185,6 +217,7 @@ CHECKS: dict[str, Callable[[], str]] = {
         if name != "column_sum"  # a view of what came
     },
     "hooks": hooks,
+    "devices": devices,
 }
 
 if __name__ == "__main__":
