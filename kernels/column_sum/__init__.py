@@ -151,9 +151,10 @@ def _check(problem: Problem, variant: str | None) -> None:
         raise PerfcliError(
             f"expected 1 to {MOST_INPUTS} inputs, found {_input_count(problem)}: add them in groups"
         )
-    if problem.stride < problem.columns:
+    if not problem.columns <= problem.stride < 2**31:
         raise PerfcliError(
-            f"expected rows at least {problem.columns} elements apart, found {problem.stride}"
+            f"expected rows at least {problem.columns} elements apart, and less than 2^31, found "
+            f"{problem.stride}"
         )
 
 

@@ -121,10 +121,12 @@ def _aligned_elements(problem: Problem) -> int:
 
 def _pointer_tile(problem: Problem, config: _Pointers) -> tuple[int, int]:
     """Return rows and columns of the pointer kernel's tile: what a narrow problem lacks in columns
-    it gets in rows, up to the next power of two of its rows."""
+    it gets in rows, up to the next power of two of its rows, and to what an offset within a tile
+    can count in 32 bits."""
     columns = min(config.columns, max(next_power_of_2(problem.columns), 16))
     rows = config.rows * (config.columns // columns)
-    return min(rows, max(next_power_of_2(problem.rows), config.rows)), columns
+    rows = min(rows, max(next_power_of_2(problem.rows), config.rows))
+    return min(rows, last_power_of_2((2**31 - 1) // max(problem.stride, 1))), columns
 
 
 def _split_rows(rows: int, column_tiles: int, tile_rows: int, slots: int) -> _Splits:

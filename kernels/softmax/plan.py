@@ -102,6 +102,8 @@ def _warps(target: Target, threads: int) -> int:
 def _cached(problem: Problem, target: Target) -> Choice:
     row = _padded_bytes(problem)
     tile = row if row > SHORT else max(SHORT, 2 * row) * inputs_of(problem)
+    far = max(1, 2**31 // max(problem.stride, 1))  # offsets within a block have 32 bits
+    tile = min(tile, row * (1 << far.bit_length() - 1))
     found = _lanes(problem, target) if row > SHORT else None
     threads = found or _threads(target, tile, 2 // inputs_of(problem))
     vectors = tile // VECTOR_BYTES // threads * inputs_of(problem)

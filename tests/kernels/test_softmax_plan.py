@@ -62,6 +62,18 @@ def test_a_last_block_with_fewer_rows_is_masked(family: KernelFamily) -> None:
     assert step.grid == (8192, 1, 1)
 
 
+@pytest.mark.parametrize("operation", ["softmax", "cross-entropy", "log-softmax-backward"])
+@pytest.mark.parametrize("stride", [1 << 20, (1 << 24) + 8, (1 << 31) - 8])
+def test_offsets_within_a_block_have_32_bits(
+    family: KernelFamily, operation: str, stride: int
+) -> None:
+    """Of a few columns of a large matrix a block has many rows."""
+    (step,) = planned(family, operation, 4096, 8, "bfloat16", stride).launches
+    rows = step.constants["ROWS"]
+    assert isinstance(rows, int) and step.grid[0] * rows >= 4096
+    assert (rows - 1) * stride + 8 <= 1 << 31
+
+
 @pytest.mark.parametrize(
     ("dtype", "vector", "columns"), [("bfloat16", 8, 65536), ("float32", 4, 32768)]
 )
