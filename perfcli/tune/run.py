@@ -303,8 +303,8 @@ class _Tuning:
         return sorted(found, key=lambda tried: -tried.known.gain)
 
     def _try(self, subset: Subset, judge: Judge) -> Tried:
-        settings = self._settings(subset)
-        if any(key in LAUNCH_SEARCHES for key in settings):
+        settings, default = self._settings(subset), self._settings(frozenset())
+        if any(settings.get(name) != default.get(name) for name in LAUNCH_SEARCHES):
             return Tried(settings, subset)
         ratio = judge.against_default(settings)
         if isinstance(judge, Measuring):

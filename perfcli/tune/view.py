@@ -127,8 +127,9 @@ def _describe_left_out(found: Tuned) -> Iterator[str]:
         if names:
             number = units.plural(len(names), "option")
             yield f"{number} not tried that {_LEFT_OUT[kind]}: --allow {kind} tries them"
-    if found.source == "estimated":
-        yield f"not tried, as only a GPU can judge them: {', '.join(LAUNCH_SEARCHES)}"
+    searches = [name for name in LAUNCH_SEARCHES if not found.options.get(name)]
+    if searches and found.source == "estimated":
+        yield f"not tried, as only a GPU can judge them: {', '.join(searches)}"
 
 
 def _describe_application(found: Tuned, output: str) -> Iterator[str]:

@@ -89,6 +89,16 @@ def test_what_is_known_when_it_stops_is_recommended(
     assert "the same command goes on from there" in result.out
 
 
+def test_a_search_of_launches_that_is_asked_for_is_no_change(weighed: Any) -> None:
+    asked = ("-o", "max_autotune_pointwise=true")
+    result = weighed(*TUNE, *OVER_FUSED, *asked, "--json", "out.json")
+    found = document()
+    assert found["options"] == {"max_autotune_pointwise": True, MIX_ORDER: True, MAX_READS: 5}
+    assert all(each["estimated"] for each in found["tried"])
+    assert found["tried"][0]["estimated"] == found["against_default"]
+    assert "not tried, as only a GPU can judge them: coordinate_descent_tuning\n" in result.out
+
+
 def test_others_take_the_file(weighed: Any) -> None:
     weighed(*TUNE, *OVER_FUSED, "--output", "tuned.toml", "-q")
     compare = ("compare", "softmax", "--target", "h200")
