@@ -8,8 +8,8 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
+import gluon_interpreter
 import pytest
-from fixtures import gluon_interpreter
 
 from perfcli.errors import PerfcliError
 from perfcli.handwritten.comparing import compare_outputs
