@@ -46,7 +46,8 @@ $(STAMP): pyproject.toml constraints.txt
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers $(JOBS)
+	@# Its workers have three seconds to start, which a busy machine may not give them.
+	$(BIN)/mypy --num-workers $(JOBS) || $(BIN)/mypy
 
 # Parts of the tests, of which an idle worker takes from the others: see tests/conftest.py. One more
 # than there are cores, since a fifth of the time they wait for a process or a timeout.
