@@ -112,8 +112,9 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     few = _few_rows(problem, target)
     if (short := _short(problem, target)) is not None:
         return short, f"short rows, {short.rows} to a block"
-    if has_residual(problem) and not has_mean(problem):
-        found = None if few else _entry(RESIDUAL, problem)
+    found = None if few else _entry(RESIDUAL, problem)
+    narrow = found is not None and _is_narrow(problem, target, _fit(problem, found.blocks))
+    if has_residual(problem) and not has_mean(problem) and not narrow:
         if found is not None:
             blocks = found.blocks
             if blocks.variant == "register-tiled" and _peels(problem):
@@ -125,6 +126,14 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
         return small, "the smallest blocks that hold a row in few tiles"
     source = (FEW if few else LONG).source
     return _cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
+
+
+def _is_narrow(problem: Problem, target: Target, blocks: Blocks) -> bool:
+    """Return whether blocks would load rows element by element that ``peeled`` loads 16 bytes wide,
+    and more of them than the device has room for at a time: fewer are not worth a launch that
+    shifts the weights."""
+    many = problem.rows * blocks.threads >= target.sm_count * target.max_threads_per_sm
+    return many and blocks.variant == "full-tile" and _peels(problem)
 
 
 def _short(problem: Problem, target: Target) -> Blocks | None:

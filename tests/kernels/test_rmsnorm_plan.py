@@ -110,6 +110,18 @@ def test_rows_that_start_anywhere_are_peeled() -> None:
     assert plan(Problem("rmsnorm", 7, 50256)).launches[-1].constants.get("PEEL", False) is False
 
 
+@pytest.mark.parametrize("operation", ["rmsnorm", "rmsnorm-residual"])
+@pytest.mark.parametrize("columns", [169, 601, 2691, 7999, 20001, 50257, 140001])
+def test_many_odd_rows_are_loaded_in_vectors(operation: str, columns: int) -> None:
+    """No kernel loads them element by element."""
+    for dtype in ("bfloat16", "float32"):
+        rows = (1 << 28) // columns
+        (step,) = (
+            s for s in plan(Problem(operation, rows, columns, dtype)).launches if "y" in s.arguments
+        )
+        assert step.constants["PEEL"] is True
+
+
 def test_input_and_output_rows_at_different_distances_are_not_peeled() -> None:
     assert not any(
         step.constants.get("PEEL")
