@@ -118,7 +118,7 @@ KERNELS: Table[Numbered] = Table(
 FINDINGS: Table[Finding] = Table(
     "findings",
     "a finding of a rule",
-    "`explain`, `inspect-kernel KERNEL` of that kernel",
+    "`explain`",
     (
         Column("code", "text", "the rule's code", lambda row: row.code),
         Column("severity", "text", "info, warning or error", lambda row: row.severity),
