@@ -91,7 +91,9 @@ def _page(shown: Sequence[Rule]) -> str:
         "# Rules",
         "",
         "What perfcli's findings mean. `perfcli rules` lists the rules, `perfcli rules CODE` shows "
-        "what stands here; this page is written by `perfcli rules --markdown docs/rules.md`.",
+        "what stands here; this page is written by `perfcli rules --markdown docs/rules.md`. "
+        "`--json FILE` writes codes, titles and texts, `--csv FILE` and `--parquet FILE` a "
+        "[table](frames.md#rules) of the rules.",
         "",
         "| code | title | what it sees |",
         "| --- | --- | --- |",
