@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -140,3 +141,91 @@ def test_how_much_was_free_is_told_in_whole_sentences() -> None:
         "the head's softmax does not fit into memory: CUDA out of memory. Tried to allocate "
         "84.33 GiB. GPU 0 has a total capacity of 139.80 GiB of which 54.95 GiB is free"
     )
+
+
+# A first step as on a GPU, of which only what launches anything is left out: once to warm up, since
+# options stay set, then as it is, then with a failure.
+PREPARING = """
+import fcntl, json
+from types import SimpleNamespace
+from perfcli.compile.importing import import_inductor
+import_inductor()
+from torch._inductor import async_compile, compile_fx, graph, scheduler, select_algorithm
+from torch._inductor.fx_passes import pad_mm
+from torch._inductor.runtime import benchmarking, triton_heuristics
+from perfcli.errors import UserCodeFailed
+from perfcli.machine import targets
+from perfcli.measure import step
+from perfcli.measure.phases import Phases
+from perfcli.measure.turnstile import Turnstile
+from perfcli.model import CompileRequest, MeasureRequest, Variant
+
+owners = [
+    async_compile.AsyncCompile, triton_heuristics.CachingAutotuner, graph.GraphLowering,
+    scheduler.Scheduler, scheduler.WhyNoFuse, compile_fx, compile_fx._InProcessFxCompile,
+    select_algorithm.AlgorithmSelectorCache, pad_mm, benchmarking.InductorBenchmarker,
+]
+names = [owner.__name__.rpartition(".")[2] for owner in owners]
+kinds = {fcntl.LOCK_UN: "left", fcntl.LOCK_SH: "shared", fcntl.LOCK_EX: "alone"}
+
+def look():
+    return [dict(vars(owner)) for owner in owners]
+
+def compare(before):
+    pairs = zip(names, before, look(), strict=True)
+    return sorted(f"{n}.{k}" for n, old, new in pairs for k in {*old, *new}
+                  if old.get(k) is not new.get(k))
+
+def first(made):
+    replaced.append(compare(before))
+    if fails:
+        raise RuntimeError("no such layer")
+
+def prepare():
+    turnstile = Turnstile("device", lambda: None)
+    try:
+        step.prepare(request, Phases("base", lambda phase: None), turnstile)
+    except UserCodeFailed as error:
+        said.append(str(error))
+    held.append(kinds[turnstile._held])
+    turnstile.leave()
+
+step._use_device = lambda request: None
+step.build_users_workload = lambda asked: SimpleNamespace(workload=None)
+step.tracing.compile_call = lambda workload, dynamic: None
+step._run_first = first
+step.Step.warm = lambda self: None
+compiled = CompileRequest("softmax", {}, None, Variant("default"), "cuda", targets.get("h100"))
+request = MeasureRequest(compiled, "base", 1)
+replaced, left, held, said, before, fails = [], [], [], [], look(), False
+for fails in (False, False, True):
+    before = look()
+    prepare()
+    left.append(compare(before))
+print(json.dumps({"replaced": replaced[1:], "left": left[1:], "held": held[1:], "said": said}))
+"""
+
+
+@torch
+def test_all_that_a_first_step_replaces_in_torch_is_put_back(tmp_path: Path) -> None:
+    folders = {f"{name}_CACHE_DIR": str(tmp_path / name) for name in ("TRITON", "TORCHINDUCTOR")}
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARING],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, **folders},
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["left"] == [[], []]
+    assert found["held"] == ["shared", "left"]
+    assert found["said"] == ["the model failed while it ran: no such layer"]
+    for replaced in found["replaced"]:
+        assert {
+            *("AsyncCompile.triton", "CachingAutotuner.precompile"),
+            *("CachingAutotuner.benchmark_all_configs", "WhyNoFuse.__call__"),
+            *("compile_fx.compile_fx", "_InProcessFxCompile.codegen_and_compile"),
+            *("AlgorithmSelectorCache.__call__", "pad_mm._should_pad"),
+            *("InductorBenchmarker.benchmark_gpu", "GraphLowering._compile_to_module"),
+        } <= set(replaced)
