@@ -4,7 +4,7 @@ SHA-256 of what it says, so the same twice is one."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -144,16 +144,64 @@ def encode_points(points: Sequence[Point]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(points))
 
 
-def encode_entry(entry: Entry, sequence: int, added: str) -> tuple[str, bytes]:
-    """Return an entry's name and the one line that is written of it."""
-    body = msgspec.json.encode(entry, order="deterministic")
-    name = hashlib.sha256(body).hexdigest()
+def encode_body(entry: Entry) -> bytes:
+    """Return the bytes that say what an entry says, the same of one that was made here and of one
+    that was read: msgspec leaves out a default by its identity, not by its value, so that all are
+    encoded as those that were read."""
+    read = _body_decoder.decode(msgspec.json.encode(entry))
+    return msgspec.json.encode(read, order="deterministic")
+
+
+def name_body(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def write_line(body: bytes, sequence: int, added: str) -> tuple[str, bytes]:
+    """Return the name of an entry that is encoded, and the one line that is written of it."""
+    name = name_body(body)
     head = msgspec.json.encode(
         {"perfcli": KIND, "format": FORMAT, "id": name, "sequence": sequence, "added": added}
     )
-    return name, head[:-1] + b',"entry":' + body + b"}\n"
+    return name, head[:-1] + _BEFORE_BODY + body + b"}\n"
 
 
+def find_body(line: bytes) -> bytes:
+    """Return the encoded entry that stands in a line. Raises ValueError where there is none."""
+    return line[line.index(_BEFORE_BODY) + len(_BEFORE_BODY) : -2]
+
+
+def encode_entry(entry: Entry, sequence: int, added: str) -> tuple[str, bytes]:
+    """Return an entry's name and the one line that is written of it."""
+    return write_line(encode_body(entry), sequence, added)
+
+
+class Known:
+    """Tells entries that say the same from others, in whatever bytes each is stored: perfcli once
+    wrote them as they were made, with defaults that ``encode_body`` leaves out."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        # Encoding takes time, and only entries of one commit and one time can say the same.
+        self._by_occasion: dict[tuple[str, str], tuple[list[Entry], set[str]]] = {}
+        for each in entries:
+            self.take(each)
+
+    def take(self, entry: Entry) -> bool:
+        """Return whether no entry that was taken before says the same."""
+        occasion = entry.commit.id, entry.created
+        waiting, names = self._by_occasion.setdefault(occasion, ([], set()))
+        if not waiting and not names:
+            waiting.append(entry)
+            return True
+        names.update(name_body(encode_body(each)) for each in waiting)
+        waiting.clear()
+        name = name_body(encode_body(entry))
+        is_new = name not in names
+        names.add(name)
+        return is_new
+
+
+_BEFORE_BODY = b',"entry":'
+_body_decoder = msgspec.json.Decoder(Entry)
 _decoder = msgspec.json.Decoder(Stored)
 
 

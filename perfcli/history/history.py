@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -16,12 +17,16 @@ from perfcli.errors import PerfcliError
 from perfcli.history.entry import (
     FORMAT,
     Entry,
+    Known,
     Stored,
     Subject,
     check_format,
     decode_entries,
     decode_entry,
-    encode_entry,
+    encode_body,
+    find_body,
+    name_body,
+    write_line,
 )
 from perfcli.history.homes import Home
 from perfcli.model import Run
@@ -71,7 +76,9 @@ class History:
         for name, content in self.home.read(_entry_name(each) for each in self._loose).items():
             if single := self._read_one(name, content):
                 found[single.id] = single
-        return sorted(found.values(), key=lambda each: (each.sequence, each.when, each.id))
+        listed = sorted(found.values(), key=lambda each: (each.sequence, each.when, each.id))
+        known = Known()
+        return [each for each in listed if known.take(each.entry)]
 
     def _read_pack(self, name: str, content: bytes) -> list[Stored]:
         """Return a pack's entries; none of one that is damaged, since they are kept singly, too."""
@@ -85,8 +92,7 @@ class History:
         where = f"{self.home.where}/{name}"
         try:
             found = decode_entry(content, where)
-            body = content[content.index(b',"entry":') + len(b',"entry":') : -2]
-            if name != _entry_name(hashlib.sha256(body).hexdigest()):
+            if name != _entry_name(name_body(find_body(content))):
                 raise PerfcliError(f"{where} is damaged: it does not match its name")
         except PerfcliError as error:
             if "newer" in str(error) or "upgrade" in str(error):
@@ -94,6 +100,16 @@ class History:
             self._warn(f"left out: {error}")
             return None
         return found
+
+    def read_bodies(self, entries: Iterable[Stored]) -> Mapping[str, bytes]:
+        """Return the bytes that entries were encoded to when they were stored, by their ids."""
+        wanted = {each.id: each.entry for each in entries}
+        found = {}
+        for content in self.home.read(map(_entry_name, wanted)).values():
+            with suppress(ValueError):  # a damaged one stands in a pack as well
+                body = find_body(content)
+                found[name_body(body)] = body
+        return {name: found.get(name) or encode_body(entry) for name, entry in wanted.items()}
 
     def read_run(self, digest: str) -> Run | None:
         """Return a run by the SHA-256 of its file; None where the history does not have it."""
@@ -132,20 +148,25 @@ class History:
     ) -> int:
         """Add entries, each with the time of an earlier addition or None; return how many were
         new."""
+        encoded = ((entry, encode_body(entry), when) for entry, when in entries)
+        return self._add_encoded(encoded, runs)
+
+    def _add_encoded(
+        self, entries: Iterable[tuple[Entry, bytes, str | None]], runs: Mapping[str, bytes]
+    ) -> int:
         self._make()
         listed = list(self.entries())
-        known = {each.id for each in listed}
+        known = Known(each.entry for each in listed)
         last = max((each.sequence for each in listed), default=0)
         for digest, content in runs.items():
             if not self.home.read([_run_name(digest)]):
                 self.home.write(_run_name(digest), content)
         before = len(listed)
-        for entry, when in entries:
-            name, line = encode_entry(entry, last + 1, when or _now())
-            if name in known:
+        for entry, body, when in entries:
+            if not known.take(entry):
                 continue
+            name, line = write_line(body, last + 1, when or _now())
             self.home.write(_entry_name(name), line)
-            known.add(name)
             last += 1
             listed.append(decode_entry(line, name))
             self._loose.append(name)
@@ -155,15 +176,18 @@ class History:
 
     def merge(self, other: History) -> int:
         """Take over what another history has and this one lacks; return how many entries that
-        were. Their order is kept; the other history stays as it is."""
-        known = {each.id for each in self.entries()}
-        missing = [each for each in other.entries() if each.id not in known]
+        were. Their order and their names are kept; the other history stays as it is."""
+        known = Known(each.entry for each in self.entries())
+        missing = [each for each in other.entries() if known.take(each.entry)]
         for digest in {run for each in missing for run in (each.entry.run, each.entry.control)}:
             name = _run_name(digest)
             for content in other.home.read([name] if digest else []).values():
                 self._make()
                 self.home.write(name, content)
-        return self.add_all([(each.entry, each.added) for each in missing], {})
+        bodies = other.read_bodies(missing)
+        return self._add_encoded(
+            [(each.entry, bodies[each.id], each.added) for each in missing], {}
+        )
 
     def _make(self) -> None:
         if not self.exists:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import resource
 import signal
@@ -19,9 +20,9 @@ from history_servers import NotHere, start_postgres, start_s3
 
 from perfcli.errors import PerfcliError
 from perfcli.history import history as _history
-from perfcli.history.entry import FORMAT, encode_entry
+from perfcli.history.entry import FORMAT, Entry, encode_entry, write_line
 from perfcli.history.history import History
-from perfcli.history.homes import FolderHome
+from perfcli.history.homes import FolderHome, Home
 from perfcli.history.opening import open_home
 from perfcli.model import Bundle
 from perfcli.storing import runfile
@@ -146,6 +147,60 @@ def test_two_histories_are_merged_to_their_union(tmp_path: Path) -> None:
     }
     assert found.home.list("runs") == {f"{digest}.json"}
     assert len(History(FolderHome(tmp_path / "theirs")).entries()) == 2
+
+
+def as_collected(number: int) -> Entry:
+    """An entry as documents give it: its texts are no constants of the program."""
+    made = entry(number)
+    mode, device = json.loads('["forward", "cuda"]')
+    subject = msgspec.structs.replace(made.subject, mode=mode, device=device)
+    return msgspec.structs.replace(made, subject=subject)
+
+
+def keep_as_once(home: Home, made: Entry) -> str:
+    """Write an entry into a history as perfcli once encoded it, and return its name."""
+    body = msgspec.json.encode(made, order="deterministic")
+    assert b'"mode":"forward"' in body
+    name, line = write_line(body, 1, "2026-01-01T00:00:00Z")
+    home.write("history.json", b'{"perfcli":"history","format":1}\n')
+    home.write(f"entries/{name}.json", line)
+    return name
+
+
+def test_an_entry_has_one_name_whatever_way_it_came(place: str, tmp_path: Path) -> None:
+    ours, theirs = History(open_home(place)), History(FolderHome(tmp_path))
+    for each in (ours, theirs):
+        assert each.add(as_collected(100))
+    before = list(ours.entries())
+    assert ours.merge(theirs) == 0
+    assert ours.entries() == before
+    again = History(open_home(place))
+    assert again.entries() == before
+    (name,) = (each.id for each in theirs.entries())
+    assert name == encode_entry(theirs.entries()[0].entry, 1, "")[0]
+    assert f"{name}.json" in again.home.list("entries")
+
+
+def test_an_entry_in_the_bytes_of_once_is_the_same(place: str, tmp_path: Path) -> None:
+    old = History(FolderHome(tmp_path))
+    name = keep_as_once(old.home, as_collected(200))
+    old = History(FolderHome(tmp_path))
+    assert not old.add(as_collected(200))
+    assert [each.id for each in old.entries()] == [name]
+    ours = History(open_home(place))
+    count = len(ours.entries())
+    assert ours.merge(old) == 1
+    assert ours.merge(old) == 0
+    assert ours.entries()[-1].id == name  # in its own bytes
+    back = History(FolderHome(tmp_path))
+    back.merge(ours)
+    assert [each.id for each in back.entries() if each.entry == entry(200)] == [name]
+    # A history that has it in both encodings since it was merged counts it once.
+    body = msgspec.json.encode(ours.entries()[-1].entry, order="deterministic")
+    new, line = write_line(body, count + 9, "2026-01-01T00:00:00Z")
+    assert new != name
+    ours.home.write(f"entries/{new}.json", line)
+    assert [each.id for each in History(open_home(place)).entries()][count:] == [name]
 
 
 def test_a_run_comes_back_and_a_changed_one_is_refused(tmp_path: Path) -> None:
