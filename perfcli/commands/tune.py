@@ -76,6 +76,8 @@ def tune(
 
     Exit code: 0 answered, 2 error, 3 unsure, or stopped.
     """
+    from dataclasses import replace
+
     from perfcli.console import output as out
     from perfcli.console.notes import Notes
     from perfcli.errors import PerfcliError
@@ -121,7 +123,8 @@ def tune(
     plain = partial(out.write_document, "tuned", view.list_fields(found), json)
     table = partial(documents.write_table, view.TRIED, view.list_rows(found), wanted)
     if pair is not None:
-        documents.write(summarize([pair]), wanted, notes, plain, table)
+        judgement = replace(summarize([pair]), conclusion=view.conclude(found))
+        documents.write(judgement, wanted, notes, plain, table)
     else:
         plain()
         table()

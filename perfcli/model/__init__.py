@@ -58,6 +58,7 @@ from perfcli.model.finding import (
 from perfcli.model.gate import (
     GRAVEST_FIRST,
     Allowance,
+    Conclusion,
     Document,
     FindingResult,
     Judged,

@@ -133,6 +133,18 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
+class Conclusion:
+    """Holds what a command concludes of a comparison by other rules than the comparison's own."""
+
+    word: str
+    """``FASTER``."""
+    text: str
+    """``by estimate, −15 % [−26, −2]: online_softmax=false``."""
+    note: str
+    """Why the comparison below may say something else."""
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """Holds all checks of one gate, and what follows."""
 
@@ -153,6 +165,8 @@ class Judgement:
     configuration: str = ""
     """Absolute path of the file that asks for the checks; empty where none does. Shown relative to
     the root."""
+    conclusion: Conclusion | None = None
+    """Stands first, in the place of the comparison's verdict."""
 
 
 @dataclass(frozen=True, slots=True)

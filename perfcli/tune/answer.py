@@ -10,7 +10,7 @@ from typing import Literal
 
 from perfcli.bisect.answer import SearchCost
 from perfcli.bisect.space import Settings
-from perfcli.model import Change
+from perfcli.model import Change, EstimatedChange
 from perfcli.options.performance import Alters
 from perfcli.search.question import OptionChange, Subset
 
@@ -115,6 +115,8 @@ class Tuned:
     """How many options, and values of them, were candidates."""
     costs: tuple[Change, ...] = ()
     """Peak memory and the processor time of compiling, default and chosen."""
+    compared: EstimatedChange | None = None
+    """What ``compare`` estimates of the default and the chosen options."""
     cost: SearchCost | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
     stopped: str = ""

@@ -93,7 +93,7 @@ def tune(
         record.save()
     pair = _compare_ends(scope, found) if found.verdict == "faster" else None
     if pair is not None:
-        found = replace(found, costs=_list_costs(pair))
+        found = replace(found, costs=_list_costs(pair), compared=pair.comparison.estimate)
     return found, pair
 
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from perfcli import units
 from perfcli.bisect.answer import _stopped
 from perfcli.frames.table import Column, Table
+from perfcli.model import Conclusion
 from perfcli.options import files
 from perfcli.tune.answer import Ratio, Share, Source, Tried, Tuned
 from perfcli.tune.judging import LAUNCH_SEARCHES
@@ -26,13 +27,42 @@ _MOST_FAILURES = 3
 def verdict_line(found: Tuned) -> str:
     """Return the result in one line."""
     if found.verdict == "faster":
-        change = write_ratio(found.against_default)
-        return f"FASTER {_SOURCE[found.source]}, {change}: {_write(found.options)}"
+        return f"FASTER {_describe_gain(found)}"
     if found.stopped and found.verdict == "unsure":
         return "UNSURE: nothing that is surely faster was found before it stopped"
     if found.verdict == "unsure":
         return "UNSURE: something may be faster, and nothing surely is; keep the default"
     return "SAME: nothing is faster than the default"
+
+
+def _describe_gain(found: Tuned) -> str:
+    change = write_ratio(found.against_default)
+    return f"{_SOURCE[found.source]}, {change}: {_write(found.options)}"
+
+
+def conclude(found: Tuned) -> Conclusion:
+    """Return what a page with the comparison of what was chosen begins with."""
+    note = _explain_comparison(found)
+    if found.source == "measured":
+        note = "tune measured this; what follows compares the code of both, by estimate"
+    return Conclusion("FASTER", _describe_gain(found), note)
+
+
+def _explain_comparison(found: Tuned) -> str:
+    """Return why ``compare`` shows a wider interval; empty where it shows none."""
+    compared, ours = found.compared, found.against_default
+    if found.source == "measured" or compared is None:
+        return ""
+    if compared.low is None or compared.high is None:
+        return ""
+    if compared.high / compared.low <= ours.high / ours.low:
+        return ""
+    change = units.interval(compared.ratio, compared.low, compared.high)
+    says = " (UNSURE)" if compared.verdict == "unsure" else ""
+    return (
+        f"compare shows a wider interval, {change}{says}: it has to fit any two runs, tune's only "
+        "options of one model (docs/tune.md, How sure an estimate is)"
+    )
 
 
 def report_lines(found: Tuned, output: str = "") -> list[str]:
@@ -141,6 +171,8 @@ def _describe_application(found: Tuned, output: str) -> Iterator[str]:
     if output:
         yield f"   perfcli apply {output} -- python …"
     yield found.command
+    if note := _explain_comparison(found):
+        yield f"   {note}"
 
 
 def _describe_failures(found: Tuned) -> Iterator[str]:
@@ -188,6 +220,7 @@ def list_fields(found: Tuned) -> dict[str, Any]:
         "alone": [_list_tried(each) for each in found.alone],
         "left_out": {kind: list(names) for kind, names in found.left_out.items()},
         "searched": {"options": found.searched[0], "values": found.searched[1]},
+        "compared": _list_compared(found),
         "costs": found.costs,
         "cost": found.cost,
         "failures": dict(found.failures),
@@ -195,6 +228,11 @@ def list_fields(found: Tuned) -> dict[str, Any]:
         "command": found.command,
         "exit_code": found.exit_code,
     }
+
+
+def _list_compared(found: Tuned) -> dict[str, Any] | None:
+    names = ("ratio", "low", "high", "verdict")
+    return {name: getattr(found.compared, name) for name in names} if found.compared else None
 
 
 def _list_tried(tried: Tried) -> dict[str, Any]:

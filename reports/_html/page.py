@@ -42,7 +42,8 @@ def page(judgement: Judgement) -> str:
             word=word,
             look=_look(word),
             reason=_reason(judgement),
-            plain=is_plain(judgement),
+            plain=is_plain(judgement) and judgement.conclusion is None,
+            note=judgement.conclusion.note if judgement.conclusion else "",
             warnings=judgement.warnings,
             command=judgement.command,
             checks=checks,
@@ -68,6 +69,8 @@ def _numbered(checks: Sequence[CheckView]) -> list[CheckView]:
 
 
 def _reason(judgement: Judgement) -> str:
+    if judgement.conclusion is not None:
+        return join_lines(judgement.conclusion.text)
     if len(judgement.checks) == 1 and judgement.checks[0].alone:
         return write_reason(judgement.checks[0])
     return join_lines(judgement.reason)

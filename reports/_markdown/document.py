@@ -20,6 +20,7 @@ def write_document(judgement: Judgement, most: int, measure: Callable[[str], int
     """Return a document at most ``most`` long by ``measure``, the verdict first."""
     ordered = sorted(judgement.checks, key=lambda each: GRAVEST_FIRST.index(each.outcome))
     alone = len(ordered) == 1
+    concluded = judgement.conclusion is not None
     sections = [Section(0, _write_title(judgement, alone))]
     if not alone:
         sections.append(_write_checks(judgement, ordered))
@@ -29,7 +30,7 @@ def write_document(judgement: Judgement, most: int, measure: Callable[[str], int
         rank = RANKS * (1 + number + (each.outcome == "pass") * len(ordered))
         sections += (
             replace(section, chapter=number + 1)
-            for section in _write_check(each, rank, judgement.root, alone)
+            for section in _write_check(each, rank, judgement.root, alone and not concluded)
         )
     if judgement.command:
         sections.append(
@@ -43,6 +44,10 @@ def write_document(judgement: Judgement, most: int, measure: Callable[[str], int
 def _write_title(judgement: Judgement, alone: bool) -> str:
     name = f" {_quote_code(_shorten(name_check(judgement.checks[0]), 200))}" if alone else ""
     title = f"## {f'{write_outcome(judgement)}{name}'.strip()}\n\n"
+    if judgement.conclusion is not None:
+        lines = (judgement.conclusion.text, judgement.conclusion.note)
+        quoted = (_quote_prose(_shorten(line, MOST_REASON)) for line in lines if line)
+        return title + "".join(f"{line}\n\n" for line in quoted)
     # The first lines of a plain comparison say its reason, and more.
     said = alone and is_plain(judgement) and judgement.outcome != "fault"
     return title if said else f"{title}{_quote_prose(_shorten(judgement.reason, MOST_REASON))}\n\n"

@@ -46,7 +46,10 @@ def is_plain_check(check: Judged) -> bool:
 
 
 def write_outcome(judgement: Judgement) -> str:
-    """Return ``FAIL``; of plain comparisons the verdict of the one that decided, ``WORSE``."""
+    """Return ``FAIL``; of plain comparisons the verdict of the one that decided, ``WORSE``, or what
+    the command concludes."""
+    if judgement.conclusion is not None:
+        return judgement.conclusion.word
     if is_plain(judgement):
         decided = (c for c in judgement.checks if c.outcome == judgement.outcome)
         return next(map(write_check_outcome, decided), OUTCOME_WORDS[judgement.outcome])

@@ -276,3 +276,25 @@ def test_progress_names_one_variant_a_line(weighed: Any) -> None:
     told = weighed(*TUNE).err
     assert "online_softmax=false: " in told
     assert "without any change, " not in told
+
+
+def test_report_and_page_say_why_compare_is_less_sure(weighed: Any, monkeypatch: Any) -> None:
+    """tune's interval is narrower than that of compare, which includes no change here."""
+    monkeypatch.setattr(step, "_half_width", lambda *_: 0.9)
+    files = ("--markdown", "out.md", "--html", "out.html", "--json", "out.json")
+    result = weighed(*TUNE, *OVER_FUSED, *files)
+    assert result.code == 0
+    verdict = f"by estimate, −51 % [−71, −17]: {MIX_ORDER}=true {MAX_READS}=5"
+    why = "compare shows a wider interval, −51 % [−80, +20] (UNSURE): it has to fit any two runs"
+    assert f"FASTER {verdict}\n" in result.out
+    assert why in " ".join(result.out.split())
+    assert "docs/tune.md, How sure an estimate is" in " ".join(result.out.split())
+    page = Path("out.html").read_text()
+    assert "<title>FASTER: softmax@h200" in page
+    assert page.index("by estimate, −51 % [−71, −17]") < page.index(why) < page.index(">UNSURE<")
+    title, said, note, *rest = filter(None, Path("out.md").read_text().splitlines())
+    assert title == "## FASTER `softmax@h200`"
+    assert said.startswith("by estimate, −51 % `[−71, −17]`: ")
+    assert note.startswith("compare shows a wider interval, −51 % `[−80, +20]` (UNSURE): ")
+    assert rest[0] == "### UNSURE `softmax@h200`"
+    assert document()["compared"]["verdict"] == "unsure"
