@@ -40,6 +40,11 @@ class Turning:
         return self.series.samples[self.index]
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Return the entries between which it changed, by their ids."""
+        return self.last.stored.id, self.first.stored.id
+
+    @property
     def ratio(self) -> float | None:
         """Return the new level over the old one; None where that was nothing."""
         return self.after / self.before if self.before else None

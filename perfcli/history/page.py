@@ -152,8 +152,7 @@ def _describe_changes(
     places: dict[tuple[str, str], list[tuple[int, Turning]]] = {}
     for number, drawing in enumerate(drawings):
         for change in drawing.changes:
-            ends = change.last.stored.id, change.first.stored.id
-            places.setdefault(ends, []).append((number, change))
+            places.setdefault(change.place, []).append((number, change))
     newest = sorted(places.values(), key=_place, reverse=True)
     left = len(newest) - _MOST_CHANGES
     found = [_describe_place(each, explain) for each in newest[:_MOST_CHANGES]]

@@ -134,8 +134,7 @@ def _show(asked: Asked, notes: Notes) -> int:
         rows = [view.describe_row(series, changes) for series, changes in each.series]
         _table(asked, view.OVERVIEW, rows)
         mine = [(c, b) for c, b in details if c.series.subject == each.subject]
-        for behind in dict.fromkeys(b for _, b in mine):
-            together = [change for change, known in mine if known is behind]
+        for together, behind in _group_by_place(mine):
             _print(asked, "", *view.describe_behind(together, behind))
     if not detailed and not asked.choice.last:
         notes.say(
@@ -153,11 +152,21 @@ def _look_behind_all(history: History, found: Sequence[Found]) -> Iterator[tuple
     for each in found:
         for _, changes in each.series:
             for change in changes:
-                ends = change.last.stored, change.first.stored
-                key = ends[0].id, ends[1].id
-                if key not in known:
-                    known[key] = look_behind(history, *ends, Path.cwd())
-                yield change, known[key]
+                if change.place not in known:
+                    ends = change.last.stored, change.first.stored
+                    known[change.place] = look_behind(history, *ends, Path.cwd())
+                yield change, known[change.place]
+
+
+def _group_by_place(
+    changes: Sequence[tuple[Turning, Behind]],
+) -> Iterator[tuple[list[Turning], Behind]]:
+    """Yield the changes of several series from one entry to the next together, with what lies
+    behind them. The same may lie behind changes at two places."""
+    places: dict[tuple[str, str], tuple[list[Turning], Behind]] = {}
+    for change, behind in changes:
+        places.setdefault(change.place, ([], behind))[0].append(change)
+    yield from places.values()
 
 
 def _plot(asked: Asked, notes: Notes) -> int:

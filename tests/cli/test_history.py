@@ -13,10 +13,13 @@ from typing import Any
 
 import chromium
 import pytest
-from handmade_history import series
+from handmade_history import entry, series
 from msgspec import structs
 
 from perfcli.history.commits import describe_commit
+from perfcli.history.entry import Commit
+from perfcli.history.history import History
+from perfcli.history.homes import FolderHome
 from perfcli.history.page import render_plots
 
 MORE_READS = "triton.mix_order_reduction_max_reads=1000"
@@ -197,6 +200,26 @@ def test_merge_takes_over_what_is_missing(grown: Any) -> None:
     assert grown("history", "check", "--history", "copy").code == 1
     found = grown("history", "merge", ".perfcli/history", "--history", "copy")
     assert "took over 0 entries" in found.err
+
+
+def fill(*values: float, place: str = ".perfcli/history") -> None:
+    """Make a history of estimated times without commits, an hour apart."""
+    times = [f"2026-11-28T{10 + n}:00:00Z" for n in range(len(values))]
+    about = {"kind": "estimated", "metric": "estimated_seconds", "basis": "h100"}
+    made = [
+        structs.replace(entry(0, value, created=time, **about), commit=Commit())
+        for value, time in zip(values, times, strict=True)
+    ]
+    adding = zip(made, times, strict=True)
+    History(FolderHome(Path(place))).add_all(adding, {})
+
+
+def test_each_change_point_has_a_block(perfcli: Any) -> None:
+    fill(58.4e-6, 68.4e-6, 58.4e-6, 68.4e-6)
+    found = perfcli("history", "show", "model.py")
+    assert re.search(r"estimated time +4 +68.4 us +3, ", found.out.replace("µ", "u"))
+    assert re.findall(r"^(worse|better) ", found.out, re.M) == ["worse", "better", "worse"]
+    assert len(re.findall(r"^  from ", found.out, re.M)) == 3
 
 
 @pytest.mark.parametrize(
