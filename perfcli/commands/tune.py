@@ -118,8 +118,12 @@ def tune(
         measure_budget, threads, seed, allow_env=tuple(allow_env or ()), no_time=no_time
     )
     found, pair = run.tune(question, options, timing, context)
-    if output is not None:
+    if output is not None and found.verdict != "faster" and found.stopped and output.exists():
+        notes.warn(f"{output} is as it was before: the search was stopped, and chose nothing")
+    elif output is not None:
         out.write_text(view.write_file(found), output)
+        if found.verdict != "faster":
+            notes.say(f"{output} sets {'only what -o sets' if found.options else 'nothing'}")
     plain = partial(out.write_document, "tuned", view.list_fields(found), json)
     table = partial(documents.write_table, view.TRIED, view.list_rows(found), wanted)
     if pair is not None:
@@ -129,7 +133,9 @@ def tune(
         plain()
         table()
         if wanted.files:
-            notes.warn("nothing is chosen: there is no comparison to write")
+            older = [str(path) for path in wanted.files.values() if path.is_file()]
+            kept = f"; of an earlier command: {', '.join(older)}" if older else ""
+            notes.warn(f"nothing is chosen: there is no comparison to write{kept}")
     lines = [view.verdict_line(found)] if quiet else view.report_lines(found, str(output or ""))
     out.show_lines(lines, wanted.stdout)
     return found.exit_code

@@ -132,6 +132,7 @@ def test_where_nothing_is_faster_the_file_sets_nothing(weighed: Any) -> None:
     assert "nothing is chosen: there is no comparison to write" in result.err
     assert not Path("out.html").exists()
     assert Path("tuned.toml").read_text().startswith("[options]\n\n[tuned]\n")
+    assert "\ntuned.toml sets nothing\n" in result.err
     assert document()["verdict"] == "default"
     assert weighed("apply", "tuned.toml").out.startswith("# nothing to set")
 
@@ -298,3 +299,21 @@ def test_report_and_page_say_why_compare_is_less_sure(weighed: Any, monkeypatch:
     assert note.startswith("compare shows a wider interval, −51 % `[−80, +20]` (UNSURE): ")
     assert rest[0] == "### UNSURE `softmax@h200`"
     assert document()["compared"]["verdict"] == "unsure"
+
+
+def test_a_search_that_was_stopped_keeps_the_files_that_are_there(weighed: Any) -> None:
+    before = '[options]\n"max_fusion_size" = 8\n'
+    Path("tuned.toml").write_text(before)
+    Path("out.html").write_text("of another target")
+    files = ("--output", "tuned.toml", "--html", "out.html", "--markdown", "out.md")
+    stopped = weighed(*TUNE, *files, "--max-runs", "2", "-q")
+    assert stopped.code == 3
+    assert Path("tuned.toml").read_text() == before
+    kept = "tuned.toml is as it was before: the search was stopped, and chose nothing"
+    assert f"warning: {kept}\n" in stopped.err
+    older = "there is no comparison to write; of an earlier command: out.html\n"
+    assert older in stopped.err
+    ended = weighed(*TUNE, *files)
+    assert ended.code == 0
+    assert "tuned.toml sets nothing\n" in ended.err
+    assert Path("tuned.toml").read_text().startswith("[options]\n\n[tuned]\n")
