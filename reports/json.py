@@ -109,7 +109,7 @@ def _describe_estimates(estimate: EstimatedChange) -> dict[str, Any]:
 
 def _describe_step_estimate(step: StepEstimate) -> dict[str, Any]:
     return {
-        **_take(step, "seconds", "low", "high"),
+        **_take(step, "seconds", "low", "high", "alone_seconds"),
         "host_seconds": step.host.seconds if step.host else None,
         "host": _describe_host(step.host) if step.host else None,
         **({"collectives": _describe_collectives(step.collectives)} if step.collectives else {}),

@@ -321,6 +321,9 @@ class StepEstimate:
     """The target whose constants were scaled by the data sheet; empty where they were measured."""
     constants: str = ""
     """Names the constants: estimates of other ones can't be compared with these."""
+    alone_seconds: float | None = None
+    """Where two steps are compared, ``seconds`` of this run alone: what is alike on both sides
+    counts as the base's there, which a baseline keeps rounded. None of a run that is alone."""
 
     @property
     def waits_for_host(self) -> bool:

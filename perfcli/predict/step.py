@@ -56,6 +56,12 @@ def _without_externs(run: Run, step: StepEstimate) -> StepEstimate:
     return replace(step, seconds=seconds, low=low, high=high, externs=none, collectives=None)
 
 
+def _with_own_seconds(run: Run, step: StepEstimate) -> StepEstimate:
+    """Return the estimate with what it is where nothing is compared."""
+    own = _without_externs(run, step) if None in step.externs else step
+    return replace(step, alone_seconds=own.seconds)
+
+
 def _sum_kernels(run: Run, estimates: Sequence[TimeEstimate | None]) -> tuple[float, float, float]:
     """Return the seconds per step of the generated kernels that have an estimate, with what
     finishes their results, and the ends of their interval."""
@@ -356,6 +362,7 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
         return None
     one_device = base.target == head.target and ours.constants == theirs.constants
     lacking = tuple(_list_moved_externs(base, ours, head, theirs))
+    ours, theirs = _with_own_seconds(base, ours), _with_own_seconds(head, theirs)
     if None in ours.externs or None in theirs.externs:  # the same of both sides, or nothing
         ours, theirs = _without_externs(base, ours), _without_externs(head, theirs)
     changed: list[GroupEstimate] = []

@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +206,9 @@ def test_merge_takes_over_what_is_missing(grown: Any) -> None:
 def fill(*values: float, place: str = ".perfcli/history") -> None:
     """Make a history of estimated times without commits, an hour apart."""
     times = [f"2026-11-28T{10 + n}:00:00Z" for n in range(len(values))]
-    about = {"kind": "estimated", "metric": "estimated_seconds", "basis": "h100"}
+    make = partial(entry, 0, kind="estimated", metric="estimated_seconds", basis="h100")
     made = [
-        structs.replace(entry(0, value, created=time, **about), commit=Commit())
+        structs.replace(make(value, created=time), commit=Commit())
         for value, time in zip(values, times, strict=True)
     ]
     adding = zip(made, times, strict=True)
@@ -220,6 +221,22 @@ def test_each_change_point_has_a_block(perfcli: Any) -> None:
     assert re.search(r"estimated time +4 +68.4 us +3, ", found.out.replace("µ", "u"))
     assert re.findall(r"^(worse|better) ", found.out, re.M) == ["worse", "better", "worse"]
     assert len(re.findall(r"^  from ", found.out, re.M)) == 3
+
+
+def test_a_gate_adds_the_number_of_the_run_not_of_its_baseline(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    Path("perfcli.toml").write_text('[[checks]]\nscenario = "softmax"\ntargets = ["h100"]\n')
+    assert perfcli("baseline", "update", "--reason", "first").code == 0
+    assert perfcli("gate", "--json", "gate.json").code == 0
+    add_run(perfcli, "--target", "h100")
+    assert perfcli("history", "add", "gate.json").code == 0
+    found = perfcli("history", "show", "--json", "-", "--metric", "estimated_seconds").out
+    (each,) = json.loads(found)["series"]
+    first, second = (point["value"] for point in each["points"])
+    assert first == second
+    assert each["changes"] == []
 
 
 @pytest.mark.parametrize(
