@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
+from perfcli import units
 from perfcli.diff.metrics import totals
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry
@@ -57,8 +58,7 @@ def run_sweep(
         )
         for place, obtained in arriving:
             number = numbers[place]
-            begun = replace(_begin(points[number]), torch=jobs[number].interpreter.torch)
-            found[number] = _finish(begun, obtained)
+            found[number] = _finish(_begin(points[number], jobs[number]), obtained)
             if sessions is not None:
                 sessions.take(number, jobs[number], obtained)
         if sessions is not None:
@@ -82,7 +82,8 @@ def _group(points: Sequence[SweepPoint], numbers: Iterable[int]) -> list[list[in
 
 def make_all(points: Sequence[SweepPoint], context: Context) -> list[Job | PerfcliError]:
     """Return the job of each point, or what is wrong with it: of several scenarios and releases
-    some may lack an option. Raises the first error where all points have one."""
+    some may lack an option. Raises the first error where all points have one, or all with a target,
+    or with a value of a parameter or option, whose scenario and interpreter do otherwise."""
     for scenario in dict.fromkeys(point.question.scenario for point in points):
         check_compiled(scenario, context)
         _check_there(scenario)
@@ -101,7 +102,35 @@ def make_all(points: Sequence[SweepPoint], context: Context) -> list[Job | Perfc
     errors = [each for each in made if isinstance(each, PerfcliError)]
     if errors and len(errors) == len(made):
         raise errors[0]
+    if (error := _find_wrong_value(points, made)) is not None:
+        raise error
     return made
+
+
+def _find_wrong_value(
+    points: Sequence[SweepPoint], made: Sequence[Job | PerfcliError]
+) -> PerfcliError | None:
+    """Return what is wrong with a value that no point can have; None where there is none."""
+    pairs = list(zip(points, made, strict=True))
+    sound = {_name_maker(point) for point, each in pairs if not isinstance(each, PerfcliError)}
+    wrong: dict[object, PerfcliError | None] = {}
+    for point, each in pairs:
+        if _name_maker(point) in sound:
+            error = each if isinstance(each, PerfcliError) else None
+            for value in _list_values(point):
+                wrong[value] = wrong.get(value, error) if error else None
+    return next((error for error in wrong.values() if error is not None), None)
+
+
+def _name_maker(point: SweepPoint) -> tuple[str, str | None]:
+    return point.question.scenario, point.side.python
+
+
+def _list_values(point: SweepPoint) -> Iterator[object]:
+    """Yield where a point lies on the axes of target, parameters and options."""
+    yield "target", point.target
+    for axis, values in (("param", point.params), ("option", point.options)):
+        yield from ((axis, name, units.setting(value)) for name, value in values.items())
 
 
 def _check_there(scenario: str) -> None:
@@ -113,12 +142,17 @@ def _check_there(scenario: str) -> None:
         raise PerfcliError(f"there is no file {reference.path}")
 
 
-def _begin(point: SweepPoint) -> Swept:
+def _begin(point: SweepPoint, job: Job | None = None) -> Swept:
+    target, torch = point.target, ""
+    if job is not None:
+        request, torch = job.request, job.interpreter.torch or ""
+        target = request.target.name if request.target else request.device
     return Swept(
         point.question.scenario,
         point.params,
         point.options,
-        target=point.target,
+        target=target,
+        torch=torch,
         python=point.side.python or "",
     )
 

@@ -93,8 +93,15 @@ def _list_axes(variants: Sequence[Swept]) -> list[Cell]:
     cells += [(name, _reader("options", name)) for name in options]
     cells += [("target", lambda each: each.target), ("torch", lambda each: each.torch)]
     cells += [("python", lambda each: each.python)]
-    differing = [cell for cell in cells if len({cell[1](each) for each in variants}) > 1]
-    return differing or cells[:1]
+    return [cell for cell in cells if _differs(cell, variants)] or cells[:1]
+
+
+def _differs(cell: Cell, variants: Sequence[Swept]) -> bool:
+    """Return whether variants lie apart on an axis. Of what failed early neither target nor torch
+    is known: that is no difference."""
+    title, read = cell
+    known = {read(each) for each in variants}
+    return len(known - {""} if title in ("target", "torch") else known) > 1
 
 
 def _reader(kind: str, name: str) -> Callable[[Swept], str]:

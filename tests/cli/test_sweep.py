@@ -123,6 +123,42 @@ def test_what_is_typed_wrong_is_one_line(
     assert says in result.complaint
 
 
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (("--target", "h10,a100"), "h10"),
+        (("--preset", "smoke", "-p", "columns=1024,abc"), "columns needs a whole number (int)"),
+        (("-o", "max_autotune=true,perhaps"), "max_autotune"),
+        (("-o", "max_autotun=unset,true"), "max_autotun"),
+    ],
+)
+def test_a_wrong_value_among_right_ones_is_refused_at_once(
+    perfcli: Perfcli, typed: tuple[str, ...], says: str
+) -> None:
+    result = perfcli("sweep", "softmax", *typed)
+    assert (result.code, result.out) == (2, "")
+    assert says in result.complaint
+    assert store.runs() == []
+    alone = [word.replace("1024,", "").replace(",a100", "") for word in typed]
+    alone = [word.replace("true,", "").replace("unset,", "") for word in alone]
+    assert perfcli("run", "softmax", *alone).complaint == result.complaint
+
+
+def test_what_one_scenario_of_several_lacks_is_its_own_failure(perfcli: Perfcli) -> None:
+    result = perfcli("sweep", "softmax", "rmsnorm", "-p", "stride=0,1", "--target", "h100")
+    assert result.code == 3
+    head, _, title, *rest = result.out.splitlines()
+    assert head == "4 variants: 2 compiled, 2 failed"
+    assert title.split()[:3] == ["scenario", "stride", "time"]
+
+
+def test_a_failure_alone_makes_no_column(perfcli: Perfcli) -> None:
+    result = perfcli("sweep", "softmax", "gqa-transformer", "-p", "columns=1024,2048")
+    assert result.code == 3
+    title = result.out.splitlines()[2].split()
+    assert title[:3] == ["scenario", "columns", "time"]
+
+
 def test_too_many_are_refused_before_any_is_made(perfcli: Perfcli) -> None:
     many = ",".join(map(str, range(1, 201)))
     result = perfcli("sweep", "softmax", "-p", f"rows={many}", "-p", f"columns={many}")
