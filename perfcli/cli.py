@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeGuard, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -212,6 +212,16 @@ class _Group(TyperGroup):
         super().__init__(**settings)
         self.commands = cast("Any", _Commands())
 
+    # --version and -h print while options are read, of this group and then of a command.
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _stdout_guarded():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _stdout_guarded():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(NAMES)
 
@@ -270,9 +280,6 @@ def _guarded(command: Command) -> Callable[..., None]:
         try:
             code = command(*args, **kwargs)
             sys.stdout.flush()
-        except BrokenPipeError:
-            _give_up_stdout()
-            code = BROKEN_PIPE
         except KeyboardInterrupt:
             _complain("interrupted")
             code = INTERRUPTED
@@ -281,24 +288,49 @@ def _guarded(command: Command) -> Callable[..., None]:
             _complain(str(error), error.detail)
             code = error.exit_code
         except Exception as error:
-            show_traceback()
-            full = isinstance(error, OSError) and error.errno in _FULL and error.filename is None
-            if full:
-                _give_up_stdout()
-            _complain(f"can't write the report: {error}" if full else describe_unexpected(error))
-            code = PerfcliError.exit_code
+            if _is_of_stdout(error):
+                code = _give_up_stdout(error)
+            else:
+                show_traceback()
+                _complain(describe_unexpected(error))
+                code = PerfcliError.exit_code
         raise typer.Exit(code)
 
     return guarded
+
+
+@contextmanager
+def _stdout_guarded() -> Iterator[None]:
+    """End as a command does where stdout takes nothing more: click would answer with exit code 1,
+    or a traceback."""
+    try:
+        yield
+    except OSError as error:
+        if not _is_of_stdout(error):
+            raise
+        raise typer.Exit(_give_up_stdout(error)) from error
 
 
 # What a write into an open file, such as stdout, says of a disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-def _give_up_stdout() -> None:
-    """Let what is left go nowhere: Python flushes stdout once more while it exits."""
+def _is_of_stdout(error: Exception) -> TypeGuard[OSError]:
+    """Return whether a write into stdout raised this: who writes a file names it."""
+    if isinstance(error, BrokenPipeError):
+        return True
+    return isinstance(error, OSError) and error.errno in _FULL and error.filename is None
+
+
+def _give_up_stdout(error: OSError) -> int:
+    """Return the exit code where stdout takes nothing more, and say so unless who reads it closed
+    it. What is left goes nowhere: Python flushes stdout once more while it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    show_traceback()
+    _complain(f"can't write the report: {error}")
+    return PerfcliError.exit_code
 
 
 def _complain(message: str, detail: str = "") -> None:

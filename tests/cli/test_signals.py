@@ -76,10 +76,11 @@ def test_an_interrupt_while_the_command_line_is_imported(
     assert capsys.readouterr().err == "perfcli: interrupted\n"
 
 
-def test_a_report_that_goes_to_a_full_disk() -> None:
+@pytest.mark.parametrize("words", ["rules", "--version", "-h", "compare -h"])
+def test_a_report_that_goes_to_a_full_disk(words: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "perfcli", "rules"],
+            [sys.executable, "-m", "perfcli", *words.split()],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -87,6 +88,21 @@ def test_a_report_that_goes_to_a_full_disk() -> None:
         )
     assert done.returncode == 2
     assert done.stderr == ("perfcli: can't write the report: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("words", ["rules", "--version", "compare -h"])
+def test_nothing_is_said_of_a_closed_pipe(words: str) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "perfcli", *words.split()],
+        stdout=writes,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (cli.BROKEN_PIPE, "")
 
 
 def test_a_full_disk_keeps_the_document_that_was_there(
