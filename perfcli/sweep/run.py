@@ -102,8 +102,8 @@ def make_all(points: Sequence[SweepPoint], context: Context) -> list[Job | Perfc
     errors = [each for each in made if isinstance(each, PerfcliError)]
     if errors and len(errors) == len(made):
         raise errors[0]
-    if (error := _find_wrong_value(points, made)) is not None:
-        raise error
+    if (wrong := _find_wrong_value(points, made)) is not None:
+        raise wrong
     return made
 
 

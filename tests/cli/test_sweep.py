@@ -147,7 +147,7 @@ def test_a_wrong_value_among_right_ones_is_refused_at_once(
 def test_what_one_scenario_of_several_lacks_is_its_own_failure(perfcli: Perfcli) -> None:
     result = perfcli("sweep", "softmax", "rmsnorm", "-p", "stride=0,1", "--target", "h100")
     assert result.code == 3
-    head, _, title, *rest = result.out.splitlines()
+    head, _, title, *_ = result.out.splitlines()
     assert head == "4 variants: 2 compiled, 2 failed"
     assert title.split()[:3] == ["scenario", "stride", "time"]
 
