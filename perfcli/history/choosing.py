@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfcli.errors import PerfcliError
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.history import History, find_subjects
 from perfcli.history.series import Series, choose_deciding, make_series, order
+from perfcli.history.since import find_since
 from perfcli.names import suggestion
-from perfcli.workflow.revision import find_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,18 @@ def choose_subjects(history: History, choice: Choice) -> list[tuple[Subject, lis
     found = list(find_subjects(history.entries()).values())
     if not found:
         raise PerfcliError(f"the history in {history.home.where} has no entry yet")
-    choice = replace(choice, since=_find_since(history, choice.since))
-    chosen = [
+    since = find_since(history.entries(), choice.since, Path.cwd())
+    meant = [
         (subject, kept)
         for subject, entries in found
         if _is_meant(subject, choice) and (kept := _choose_entries(entries, choice))
     ]
+    chosen = [(subject, since.cut(kept) if since else kept) for subject, kept in meant]
+    chosen = [(subject, kept[-(choice.last or 0) :]) for subject, kept in chosen if kept]
     if chosen:
         return chosen
+    if meant and since:
+        raise since.refuse()
     known = {subject.scenario for subject, _ in found}
     for typed in choice.scenarios:
         if not any(_matches(typed, name) for name in known):
@@ -64,31 +68,9 @@ def choose_subjects(history: History, choice: Choice) -> list[tuple[Subject, lis
         "--target": choice.target,
         "--label": choice.label or "",
         "--branch": choice.branch,
-        "--since": choice.since[:12],
     }
     words = [*choice.scenarios, *(f"{option} {value}" for option, value in asked.items() if value)]
     raise PerfcliError(f"the history has no entry of all of this together: {', '.join(words)}")
-
-
-def _find_since(history: History, typed: str) -> str:
-    """Return the commit from which on entries are meant: of the history, or as git resolves it.
-
-    Raises PerfcliError where the history has no entry of it.
-    """
-    if not typed:
-        return ""
-    known = {each.entry.commit.id for each in history.entries()}
-    if any(name.startswith(typed) for name in known):
-        return typed
-    try:
-        _, commit = find_commit(typed, Path.cwd())
-    except PerfcliError as error:
-        raise PerfcliError(
-            f"--since {typed}: no commit of the history begins so, and {error}"
-        ) from error
-    if commit not in known:
-        raise PerfcliError(f"--since {typed}: the history has no entry of commit {commit[:12]}")
-    return commit
 
 
 def _is_meant(subject: Subject, choice: Choice) -> bool:
@@ -107,11 +89,7 @@ def _choose_entries(entries: Sequence[Stored], choice: Choice) -> list[Stored]:
     listed = order(entries)
     if choice.branch:
         listed = [each for each in listed if each.entry.commit.branch == choice.branch]
-    if choice.since:
-        ids = [each.entry.commit.id for each in listed]
-        begins = [n for n, name in enumerate(ids) if name.startswith(choice.since)]
-        listed = listed[begins[0] :] if begins else []
-    return listed[-choice.last :] if choice.last else listed
+    return listed
 
 
 def choose_series(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfcli.errors import PerfcliError
@@ -64,6 +64,32 @@ def list_between(first: str, last: str, folder: Path) -> list[str]:
     except PerfcliError:
         return []
     return shown.splitlines()
+
+
+_AT_ONCE = 1000
+"""Commits that git is asked about in one command line."""
+
+
+def list_containing(
+    commit: str, others: Sequence[str], folder: Path
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return which of other commits contain one, and which do not, as far as the repository around
+    ``folder`` has them; none where it does not have the one."""
+    try:
+        root, _ = find_commit(commit, folder)
+    except PerfcliError:
+        return frozenset(), frozenset()
+    known, after = {commit}, {commit}
+    names = [each for each in others if each.isalnum()]  # no options, whoever wrote the history
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        listed = run_git(root, ("rev-list", "--no-walk", "--ignore-missing", *some)).stdout.split()
+        if listed:
+            known |= set(listed)
+            path = ("rev-list", "--ancestry-path", f"^{commit}", *listed)
+            after |= set(_ask(root, *path).split())
+    containing = after & {commit, *others}
+    return frozenset(containing), frozenset(known - containing)
 
 
 def _is_edited(root: Path, commit: str, sources: Mapping[str, str]) -> bool:

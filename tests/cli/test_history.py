@@ -84,6 +84,38 @@ def test_check_fails_on_what_is_worse_and_passes_after_it(grown: Any) -> None:
     assert grown("history", "check", "--last", "1").code == 3
 
 
+def test_since_takes_a_commit_without_an_entry(repository: Any) -> None:
+    def ask(action: str, since: str) -> tuple[int, int]:
+        found = repository("history", action, "--since", since, "--csv", "points.csv")
+        text = Path("points.csv").read_text() if found.code != 3 else ""
+        Path("points.csv").unlink(missing_ok=True)
+        return found.code, text.count(",spilled_words,")
+
+    for number in range(8):
+        commit(f"Change {number}")
+        if number % 2 == 0:
+            add_run(repository)
+    assert ask("show", "HEAD~2") == (0, 1)  # no entry of it: of Change 6 there is one
+    assert ask("check", "HEAD~3") == (0, 2)
+    assert ask("check", "HEAD~4") == (0, 2)
+    assert ask("plot", "HEAD~6") == (0, 3)
+    for action in ("show", "check", "plot"):
+        found = repository("history", action, "--since", "HEAD")
+        assert found.code == 3
+        assert re.fullmatch(
+            r"perfcli: --since HEAD \(\w{12}\): the history has no entry of this commit or a "
+            "later one",
+            found.complaint,
+        )
+    subprocess.run(["git", "checkout", "-q", "-b", "side", "HEAD~5"], check=True)
+    commit("Aside")
+    for _ in range(9):  # contains more commits than any entry, and is in none of them
+        commit("Aside")
+    assert ask("check", "side~9")[0] == 3
+    found = repository("history", "check", "--since", "nowhere")
+    assert (found.code, "has no revision 'nowhere'" in found.complaint) == (2, True)
+
+
 def test_a_quiet_listing_is_one_line(grown: Any) -> None:
     found = grown("history", "show", "softmax", "-q", "--metric", "spilled_words")
     assert re.fullmatch(

@@ -174,6 +174,18 @@ def test_since_and_last_leave_points_out() -> None:
     assert [each.entry.commit.depth for each in entries] == [9, 10]
 
 
+def test_since_goes_by_what_is_stored_where_git_knows_nothing() -> None:
+    other = structs.replace(BLOCK, target="a100")
+    ours = [entry(n, depth=n + 1) for n in (1, 3, 5, 7)]
+    theirs = [entry(n, depth=n + 1, subject=other) for n in (2, 4, 6)]
+    chosen = choose_subjects(filled(*ours, *theirs), Choice(since=f"{5:040x}"))
+    assert [[each.entry.commit.depth for each in kept] for _, kept in chosen] == [[6, 8], [7]]
+    unordered = [entry(1), entry(2, subject=other), entry(3), entry(4, subject=other)]
+    chosen = choose_subjects(filled(*unordered), Choice(since=f"{3:040x}"))
+    titles = [[each.entry.commit.title for each in kept] for _, kept in chosen]
+    assert titles == [["Change 3"], ["Change 4"]]
+
+
 def test_few_points_reach_the_right_end_where_the_last_commit_stands() -> None:
     plain = draw(series([1, 2, 9], "static", "kernels"), [], 60, plain=True)
     assert plain[0].index("*") == len(plain[12]) - 1
