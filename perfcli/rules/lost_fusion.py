@@ -5,7 +5,8 @@ What it sees: in one run,
 * a kernel that reads what another one wrote, of the same points, with nothing in between that needs
   the one and is needed by the other, so that both could be one; and the reason is known: what
   Inductor's scheduler said (its `WhyNoFuse`, which the log artifact `fusion` shows), a `cat` that
-  is put together in memory, dynamic sizes, another order of reading, a limit;
+  is put together in memory, dynamic sizes, another order of reading, a limit. Not what is written
+  by atomics or where data says, which is complete only when the whole kernel is done;
 * an operator of the user's own (`torch.library`), opaque to Inductor, that goes element by element
   or row by row over what a kernel wrote, and could be part of it. Products, attention and the like
   are not meant.
@@ -49,6 +50,7 @@ from perfcli.predict.savings import estimate_loss, estimate_saving
 from perfcli.rules._evidence.arithmetic import is_heavy
 from perfcli.rules._evidence.dataflow import Called, Dataflow, Passing
 from perfcli.rules._evidence.demands import computes, fewer_reads, fewer_writes
+from perfcli.rules._evidence.scattered import gathers, scatters
 from perfcli.rules._evidence.splits import KERNEL_SECONDS, find_splits
 from perfcli.rules._evidence.whole_reads import points_of
 from perfcli.rules._evidence.words import origin_of
@@ -96,11 +98,15 @@ def _check(run: Run) -> Iterator[Finding]:
 
 def _is_legal(run: Run, passing: Passing) -> bool:
     """Return whether a kernel could compute what it reads: pointwise, at each of its points once.
-    Of a reduction only what has the same rows and columns is sure to be at hand."""
+    Of a reduction only what has the same rows and columns is sure to be at hand. What is written by
+    atomics or wherever data says is complete only when the whole kernel is done."""
     writer, reader = run.kernels[passing.writer], run.kernels[passing.reader]
     if writer.kind not in _FUSABLE or reader.kind not in _FUSABLE:
         return False
     if writer.unknown_sizes or reader.unknown_sizes:
+        return False
+    written = {buffer.argument for buffer in passing.written}
+    if scatters(writer, written) or gathers(reader, {passing.read.argument}):
         return False
     elements, points = math.prod(passing.read.shape), points_of(reader) or 0
     if not points / _OTHERS_SHARE <= elements <= points * _OTHERS_SHARE:
@@ -268,6 +274,8 @@ def _find_opaque(flow: Dataflow) -> Iterator[Finding]:
         for name, buffer in called.pairs(written=False):
             writer = next(iter(flow.writers.get(name, ())), None)
             if writer is None or not _goes_along(called, buffer.shape):
+                continue
+            if scatters(run.kernels[writer], {b.argument for b in flow.writers[name][writer]}):
                 continue
             cost = _cost_of_opaque(flow, called, writer, name)
             if is_worth(cost, _LEAST_SHARE):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from handmade import candidate
@@ -12,16 +12,19 @@ from handmade_fusion import BLOCKS, POINTS, moving, passing, step, tensor
 
 from perfcli.diff.compare import compare
 from perfcli.model import (
+    Access,
     BreakPlace,
     Buffer,
     ExternCall,
     Finding,
     KernelFacts,
     Launch,
+    MemoryAccess,
     OperatorCall,
     OperatorWork,
     OptionValue,
     Run,
+    SourceFacts,
     Variant,
 )
 from perfcli.predict.step import estimate_run
@@ -156,6 +159,47 @@ def test_an_operator_in_between_that_both_need_is_no_finding() -> None:
     assert finding.code == "PC501"
 
 
+def accessing(kernel: KernelFacts, *accesses: MemoryAccess) -> KernelFacts:
+    """The kernel, of whose source each access is known."""
+    (config,) = kernel.candidates
+    assert config.work is not None
+    work = replace(config.work, accesses=accesses)
+    return replace(kernel, candidates=(replace(config, work=work),))
+
+
+def access(kind: Literal["load", "store", "atomic"], buffer: Buffer, **more: Any) -> MemoryAccess:
+    return MemoryAccess(kind, buffer.argument, 9, 4, 1.0, 4.0, 4.0, 4.0, 4.0, **more)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("atomic", {"indirect": True}), ("atomic", {}), ("store", {"indirect": True}),
+     ("store", {"known": False})],
+)  # fmt: skip
+def test_what_is_written_where_data_says_is_complete_at_the_end_alone(
+    kind: Literal["store", "atomic"], more: dict[str, bool]
+) -> None:
+    """``index_add``, then what is computed of its sums: no one kernel can do both."""
+    first, second = pair()
+    assert found(accessing(first, access(kind, first.buffers[1], **more)), second) == []
+    (finding,) = found(accessing(first, access("store", first.buffers[1])), second)
+    assert finding.kernels == (0, 1)
+
+
+def test_atomics_in_the_source_are_enough() -> None:
+    first, second = pair()
+    atomic = Access("atomic", first.buffers[1].argument, line=9, loop=0, depth=0)
+    facts = SourceFacts(1, 0, 0, 0, 1, 0, 0, (atomic,), {}, 1, 1)
+    assert found(replace(first, source_facts=facts), second) == []
+    elsewhere = replace(facts, accesses=(replace(atomic, pointer="out_ptr_other"),))
+    assert len(found(replace(first, source_facts=elsewhere), second)) == 1
+
+
+def test_what_is_read_where_data_says_is_no_finding() -> None:
+    first, second = pair()
+    assert found(first, accessing(second, access("load", second.buffers[0], indirect=True))) == []
+
+
 def test_a_hundredth_of_the_step_is_none() -> None:
     rest = passing("triton_poi_fused_rest_9", "rest", reads=["arg8_1"], writes=["other"])
     assert len(found(*pair())) == 1
@@ -236,6 +280,12 @@ def test_a_custom_operator_after_a_kernel() -> None:
     # All of the operator, and three quarters of what the kernel writes.
     assert finding.cost.seconds > extern.estimate.seconds
     assert finding.cost.low <= extern.estimate.seconds
+
+
+def test_an_operator_after_atomics_is_none() -> None:
+    made = called("mine.quantise.default")
+    first = accessing(made.kernels[0], access("atomic", made.kernels[0].buffers[1], indirect=True))
+    assert list(RULE.of_run(replace(made, kernels=(first,)))) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Finds what a kernel writes or reads where data says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from perfcli.model import KernelFacts, MemoryAccess
+
+
+def scatters(kernel: KernelFacts, arguments: Collection[str]) -> bool:
+    """Return whether a kernel writes one of these arguments by atomics, or at addresses that depend
+    on data or could not be computed: no block knows what will be at its own points."""
+    sourced = kernel.source_facts.accesses if kernel.source_facts else ()
+    if any(a.kind == "atomic" and a.pointer in ("", *arguments) for a in sourced):
+        return True
+    return any(
+        access.kind == "atomic" or _is_elsewhere(access)
+        for access in _accesses(kernel, arguments)
+        if access.kind != "load"
+    )
+
+
+def gathers(kernel: KernelFacts, arguments: Collection[str]) -> bool:
+    """Return whether a kernel reads one of these arguments at addresses that depend on data."""
+    return any(a.kind == "load" and a.indirect for a in _accesses(kernel, arguments))
+
+
+def _is_elsewhere(access: MemoryAccess) -> bool:
+    return access.indirect or not access.known
+
+
+def _accesses(kernel: KernelFacts, arguments: Collection[str]) -> Iterator[MemoryAccess]:
+    """Yield what is known of the accesses to these arguments: of the first launch configuration
+    whose work could be counted, since all of them have the same source."""
+    works = (c.work for c in kernel.candidates if c.work and c.work.accesses is not None)
+    work = next(works, None)
+    for access in (work.accesses or ()) if work else ():
+        if access.argument in arguments:
+            yield access
