@@ -165,7 +165,7 @@ class History:
         for entry, body, when in entries:
             if not known.take(entry):
                 continue
-            name, line = write_line(body, last + 1, when or _now())
+            name, line = write_line(body, last + 1, when or read_clock())
             self.home.write(_entry_name(name), line)
             last += 1
             listed.append(decode_entry(line, name))
@@ -228,7 +228,8 @@ def find_subjects(entries: Iterable[Stored]) -> dict[bytes, tuple[Subject, list[
     return found
 
 
-def _now() -> str:
+def read_clock() -> str:
+    """Return what time it is: ISO 8601, UTC."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 

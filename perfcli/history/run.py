@@ -16,7 +16,7 @@ from perfcli.history import view
 from perfcli.history.changes import Held, Turning, find_changes, hold
 from perfcli.history.choosing import Choice, choose_series, choose_subjects
 from perfcli.history.entry import Stored, Subject
-from perfcli.history.history import History
+from perfcli.history.history import History, read_clock
 from perfcli.history.opening import open_home
 from perfcli.history.series import Series, find_clocks_going_back
 
@@ -70,9 +70,13 @@ def _open(asked: Asked, notes: Notes) -> History:
         raise PerfcliError(
             f"there is no history in {found.home.where}: perfcli history add RUN begins one"
         )
-    for line in find_clocks_going_back(found.entries()):
-        notes.say(line)
+    _warn_of_clocks(found, notes)
     return found
+
+
+def _warn_of_clocks(history: History, notes: Notes) -> None:
+    for line in find_clocks_going_back(history.entries(), read_clock()):
+        notes.warn(line)
 
 
 # --- add, merge -----------------------------------------------------------------------------------
@@ -88,6 +92,7 @@ def _add(asked: Asked, notes: Notes) -> int:
     if not collected:
         raise PerfcliError("there is nothing to add: no check of the gate was compared")
     history = History(open_home(asked.place), notes.warn)
+    _warn_of_clocks(history, notes)
     for each in collected:
         history.check_variant(each.entry)
     for each in collected:

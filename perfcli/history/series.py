@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
 from perfcli import units
 from perfcli.diff.metrics import DECIDING, KERNEL_METRICS
-from perfcli.history.entry import Kind, Point, Stored, Subject
+from perfcli.history.entry import Commit, Kind, Point, Stored, Subject
 
 _HIGHER_IS_BETTER = {metric.name for metric in KERNEL_METRICS if metric.better == "higher"}
 
@@ -124,31 +125,45 @@ def _find_last(steps: Sequence[Series], kind: str) -> Series | None:
     return max(found, key=lambda each: each.samples[-1].stored.sequence, default=None)
 
 
-def find_clocks_going_back(entries: Sequence[Stored]) -> Iterator[str]:
-    """Yield a line where times contradict the order of entries, which does not follow them: those
-    of additions, and of each subject those of commits and of runs."""
-    subjects: dict[bytes, list[Stored]] = {}
+def find_clocks_going_back(entries: Sequence[Stored], now: str = "") -> Iterator[str]:
+    """Yield a line where times contradict what is certain: a commit contains those of its branch
+    that are older, and what was added, here or in a history that was taken over, was so before
+    ``now`` (ISO 8601, UTC). In which order entries were added and runs were made is not certain:
+    histories are taken over, and older runs added, at any time."""
+    for before, after, what in (*_list_commits_back(entries), *_list_additions_ahead(entries, now)):
+        yield (
+            f"a clock went back: {what} at {before[:19]}, then at {after[:19]}; points are in "
+            "the order of commits, or of additions, whatever the clock said"
+        )
+        return
+
+
+def _list_commits_back(entries: Sequence[Stored]) -> Iterator[tuple[str, str, str]]:
+    branches: dict[tuple[str, str], dict[str, Commit]] = {}
     for each in entries:
-        subjects.setdefault(each.entry.subject.key, []).append(each)
-    pairs = list(pairwise(order(entries)))
-    own = [pair for listed in subjects.values() for pair in pairwise(order(listed))]
-    later = [("added", o.added, n.added) for o, n in pairs if n.sequence > o.sequence]
-    later += [
-        ("run", old.entry.created, new.entry.created)
-        for old, new in own
-        if new.sequence > old.sequence
-    ]
-    # Of two branches the longer one may be the older one: that is no clock.
-    commits = [(old.entry.commit, new.entry.commit) for old, new in own]
-    later += [
-        (f"commits {old.id[:12]} and {new.id[:12]}, made", old.time, new.time)
-        for old, new in commits
-        if old.depth and new.depth and old.branch == new.branch
-    ]
-    for what, before, after in later:
-        if before and after and after[:19] < before[:19]:
-            yield (
-                f"a clock went back: {what} at {before[:19]}, then at {after[:19]}; points are in "
-                "the order of commits, or of additions, whatever the clock said"
-            )
-            return
+        commit = each.entry.commit
+        if commit.depth and commit.branch and commit.time:
+            branches.setdefault((commit.repository, commit.branch), {})[commit.id] = commit
+    for commits in branches.values():
+        ordered = sorted(commits.values(), key=lambda each: each.depth or 0)
+        for old, new in pairwise(ordered):
+            if new.depth != old.depth and _went_back(old.time, new.time):
+                yield old.time, new.time, f"commits {old.id[:12]} and {new.id[:12]}, made"
+
+
+def _list_additions_ahead(entries: Sequence[Stored], now: str) -> Iterator[tuple[str, str, str]]:
+    latest = max((each.added for each in entries), default="")
+    if _went_back(latest, now):
+        yield latest, now, "added"
+
+
+_SLACK = timedelta(minutes=10)
+"""By as much the clocks of several machines may differ."""
+
+
+def _went_back(before: str, after: str) -> bool:
+    try:
+        first, second = (datetime.fromisoformat(f"{each[:19]}Z") for each in (before, after))
+    except ValueError:  # one that is not known, or that no perfcli wrote
+        return False
+    return second < first - _SLACK

@@ -237,7 +237,7 @@ def test_merge_takes_over_what_is_missing(grown: Any) -> None:
 
 def fill(*values: float, place: str = ".perfcli/history") -> None:
     """Make a history of estimated times without commits, an hour apart."""
-    times = [f"2026-11-28T{10 + n}:00:00Z" for n in range(len(values))]
+    times = [f"2025-11-28T{10 + n}:00:00Z" for n in range(len(values))]
     make = partial(entry, 0, kind="estimated", metric="estimated_seconds", basis="h100")
     made = [
         structs.replace(make(value, created=time), commit=Commit())
@@ -245,6 +245,19 @@ def fill(*values: float, place: str = ".perfcli/history") -> None:
     ]
     adding = zip(made, times, strict=True)
     History(FolderHome(Path(place))).add_all(adding, {})
+
+
+def test_a_clock_that_went_back_is_a_warning(perfcli: Any) -> None:
+    made = structs.replace(entry(1), commit=Commit())
+    history = History(FolderHome(Path(".perfcli/history")))
+    history.add_all([(made, "2025-11-28T00:00:00Z")], {})
+    later = structs.replace(entry(2), commit=Commit())
+    other = History(FolderHome(Path("other")))
+    other.add_all([(later, "2024-11-28T00:00:00Z")], {})
+    assert "clock" not in perfcli("history", "merge", "other").err
+    assert "clock" not in perfcli("history", "show").err
+    history.add_all([(structs.replace(entry(3), commit=Commit()), "2999-01-01T00:00:00Z")], {})
+    assert perfcli("history", "show", "-q").err.startswith("warning: a clock went back: added at 2")
 
 
 def test_each_change_point_has_a_block(perfcli: Any) -> None:

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from handmade_history import BLOCK, entry, filled, listed, series
+from handmade_history import BLOCK, ROOT, entry, filled, listed, series
 from msgspec import structs
 
 from perfcli.errors import PerfcliError
 from perfcli.history import view
 from perfcli.history.changes import find_changes, hold
 from perfcli.history.choosing import Choice, choose_series, choose_subjects
-from perfcli.history.entry import Subject
+from perfcli.history.entry import Entry, Subject
 from perfcli.history.plot import draw
 from perfcli.history.series import choose_deciding, find_clocks_going_back, make_series
 
@@ -37,32 +37,45 @@ def test_without_depths_the_order_of_additions_counts() -> None:
     assert found.values == [1.0, 2.0]
 
 
+def committed(number: int, time: str, branch: str = "main", repository: str = ROOT) -> Entry:
+    made = entry(number, depth=number)
+    about = {"time": time, "branch": branch, "repository": repository}
+    return structs.replace(made, commit=structs.replace(made.commit, **about))
+
+
 def test_a_clock_that_went_back_is_told_once() -> None:
-    history = filled(entry(1, depth=1))
-    history.add_all([(entry(2, depth=2), "2019-01-01T00:00:00Z")], {})
-    history.add_all([(entry(3, depth=3), "2018-01-01T00:00:00Z")], {})
-    (line,) = find_clocks_going_back(history.entries())
-    assert "a clock went back: " in line
+    years = [committed(number, f"{2026 - number}-01-01T00:00:00Z") for number in (1, 2, 3)]
+    (line,) = find_clocks_going_back(listed(*years))
+    assert "a clock went back: commits " in line
+    assert "made at 2025-01-01T00:00:00, then at 2024-01-01T00:00:00" in line
     assert list(find_clocks_going_back(listed(entry(1), entry(2)))) == []
+    back = listed(entry(1, depth=1), entry(2, depth=2, created="2019-11-23T00:00:00Z"))
+    assert "2019-11-23 to 2026-01-01" in view.title_subject(BLOCK, back)
 
 
-def test_commits_and_runs_whose_clock_went_back_are_told() -> None:
-    first, second = entry(1, depth=1), entry(2, depth=2, created="2019-11-23T00:00:00Z")
-    (line,) = find_clocks_going_back(listed(first, second))
-    assert "run at 2026-01-01T00:00:01, then at 2019-11-23T00:00:00" in line
-    # An older commit that is measured later is no contradiction.
-    late = entry(1, depth=1, created="2026-06-01T00:00:00Z")
-    assert list(find_clocks_going_back(listed(entry(2, depth=2), late))) == []
-    dated = [
-        structs.replace(each, commit=structs.replace(each.commit, time=time))
-        for each, time in (
-            (first, "2026-01-02T00:00:00Z"),
-            (entry(2, depth=2), "2026-01-01T00:00:00Z"),
-        )
-    ]
-    (line,) = find_clocks_going_back(listed(*dated))
-    assert "made at 2026-01-02T00:00:00, then at 2026-01-01T00:00:00" in line
-    assert "2019-11-23 to 2026-01-01" in view.title_subject(BLOCK, listed(first, second))
+def test_commits_that_need_not_contain_each_other_tell_no_clock() -> None:
+    early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    for other in (
+        committed(2, early, branch="side"),
+        committed(2, early, repository="1" * 40),
+        committed(1, early),
+    ):
+        assert list(find_clocks_going_back(listed(committed(1, late), other))) == []
+    soon = committed(1, "2026-01-01T00:01:00Z"), committed(2, early)  # two machines' clocks
+    assert list(find_clocks_going_back(listed(*soon))) == []
+    # A branch that git did not name may be any.
+    nameless = committed(1, late, branch=""), committed(2, early, branch="")
+    assert list(find_clocks_going_back(listed(*nameless))) == []
+
+
+def test_what_is_taken_over_or_added_late_is_no_clock_that_went_back() -> None:
+    ours, theirs = filled(), filled()
+    ours.add_all([(entry(1, created="2026-06-01T00:00:00Z"), "2026-06-02T00:00:00Z")], {})
+    theirs.add_all([(entry(2, created="2026-03-01T00:00:00Z"), "2026-03-02T00:00:00Z")], {})
+    assert ours.merge(theirs) == 1
+    assert list(find_clocks_going_back(ours.entries(), "2026-07-01T00:00:00Z")) == []
+    (line,) = find_clocks_going_back(ours.entries(), "2026-06-01T00:00:00Z")
+    assert "added at 2026-06-02T00:00:00, then at 2026-06-01T00:00:00" in line
 
 
 def test_kinds_controls_and_constants_are_never_mixed() -> None:
