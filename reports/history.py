@@ -1,6 +1,6 @@
 """Writes the pages of a history: series to zoom into, and the overview of everything.
 
-The same series give the same bytes: no times of day in them, and no ids of runs.
+The same series give the same bytes: there is no time in them but those of points.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def make_page(
     for each in listed[:-_TITLED]:
         each[2] = ""
     note = "Older points are left out of this page; the history has them." if cut else ""
-    places, left_out = _describe_changes(drawings, explain)
+    places, left_out = _describe_changes(drawings, explain, several)
     return SeriesPage(title, listed, drawn, places, note, left_out)
 
 
@@ -107,7 +107,7 @@ def _describe_series(
             entries[stored.id] = len(listed)
             commit = stored.entry.commit
             title = units.printable(commit.title[:_TITLE_LETTERS])
-            listed.append([commit.id[:10], stored.when[:10], title])
+            listed.append([commit.id[:10], view.name_time(stored), title])
         point = [entries[stored.id], _short(sample.value)]
         if sample.point.low is not None and sample.point.high is not None:
             point += [_short(sample.point.low), _short(sample.point.high)]
@@ -117,7 +117,7 @@ def _describe_series(
         words = {"measured": "against", "estimated": "with the constants"}
         basis = f"{words[series.kind]} {series.basis}"
     return DrawnSeries(
-        title=f"{series.subject}: {series.name}" if several else series.name,
+        title=_title(series, several),
         label=units.printable(series.name),
         kind=series.kind,
         basis=basis,
@@ -127,6 +127,10 @@ def _describe_series(
         word=view.write_verdict(held) if held else "",
         look=LOOKS[held.verdict] if held else "",
     )
+
+
+def _title(series: Series, several: bool) -> str:
+    return f"{series.subject}: {series.name}" if several else series.name
 
 
 def _short(value: float) -> float:
@@ -145,7 +149,7 @@ _UNITS = {"bytes_moved": "bytes", "bytes_swept": "bytes"}
 
 
 def _describe_changes(
-    drawings: Sequence[Drawing], explain: Explain
+    drawings: Sequence[Drawing], explain: Explain, several: bool
 ) -> tuple[list[ChangedPlace], str]:
     """Return the places at which anything changed, the newest first, and how many are not listed.
     Series that changed at one place share what lies behind."""
@@ -155,7 +159,7 @@ def _describe_changes(
             places.setdefault(change.place, []).append((number, change))
     newest = sorted(places.values(), key=_place, reverse=True)
     left = len(newest) - _MOST_CHANGES
-    found = [_describe_place(each, explain) for each in newest[:_MOST_CHANGES]]
+    found = [_describe_place(each, explain, several) for each in newest[:_MOST_CHANGES]]
     return found, f"{units.plural(left, 'older place')} not listed." if left > 0 else ""
 
 
@@ -165,7 +169,9 @@ def _place(together: Sequence[tuple[int, Turning]]) -> tuple[int, int]:
     return stored.entry.commit.depth or 0, stored.sequence
 
 
-def _describe_place(together: Sequence[tuple[int, Turning]], explain: Explain) -> ChangedPlace:
+def _describe_place(
+    together: Sequence[tuple[int, Turning]], explain: Explain, several: bool
+) -> ChangedPlace:
     first = together[0][1]
     behind, link = explain(first)
     return ChangedPlace(
@@ -174,7 +180,7 @@ def _describe_place(together: Sequence[tuple[int, Turning]], explain: Explain) -
         series=[
             ChangedSeries(
                 number,
-                each.series.name,
+                _title(each.series, several),
                 view.write_size(each),
                 f"{each.series.write(each.before)} → {each.series.write(each.after)}",
                 each.is_worse,

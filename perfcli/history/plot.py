@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perfcli import units
+from perfcli.history import view
 from perfcli.history.changes import Turning
 from perfcli.history.series import Series
 
@@ -58,7 +59,7 @@ def _place(count: int, columns: int) -> list[int]:
 def _name(series: Series, index: int) -> str:
     stored = series.samples[index].stored
     commit = stored.entry.commit
-    return f"{commit.id[:8]} {stored.when[:10]}".strip()
+    return f"{commit.id[:8]} {view.name_time(stored)}".strip()
 
 
 def _plain_lines(dots: set[tuple[int, int]], columns: int) -> list[str]:

@@ -52,10 +52,18 @@ def write_size(change: Turning) -> str:
 
 
 def name_point(stored: Stored) -> str:
-    """Return a point by its commit and its day."""
+    """Return a point by its commit and its day, or by the time where it has no commit."""
     commit = stored.entry.commit
     title = f" {commit.title}" if commit.title else ""
-    return units.printable(", ".join(filter(None, (commit.id[:12] + title, stored.when[:10]))))
+    return units.printable(", ".join(filter(None, (commit.id[:12] + title, name_time(stored)))))
+
+
+def name_time(stored: Stored) -> str:
+    """Return the day of a point; of one without a commit the second, as nothing else tells it from
+    those of the same day."""
+    if stored.entry.commit.id:
+        return stored.when[:10]
+    return f"{stored.when[:19].replace('T', ' ')} UTC" if stored.when[10:] else stored.when
 
 
 def describe_behind(changes: Sequence[Turning], behind: Behind) -> Iterator[str]:

@@ -69,7 +69,7 @@ class SeriesPage:
 
     title: str
     entries: Sequence[Sequence[str]]
-    """Of each entry its commit, its day, and its title."""
+    """Of each entry its commit, its day or, without a commit, its time, and its title."""
     series: Sequence[DrawnSeries]
     """Those that are judged come first."""
     places: Sequence[ChangedPlace]

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the series of a page, with zoom. The data: entries [commit, day, title], and plots whose
+// Draws the series of a page, with zoom. The data: entries [commit, day or time, title], and plots whose
 // points are [entry, value, low, high].
 (() => {
   const SVG = "http://www.w3.org/2000/svg";

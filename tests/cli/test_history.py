@@ -14,7 +14,7 @@ from typing import Any
 
 import chromium
 import pytest
-from handmade_history import entry, series
+from handmade_history import BLOCK, entry, series
 from msgspec import structs
 
 from perfcli.history.commits import describe_commit
@@ -235,16 +235,19 @@ def test_merge_takes_over_what_is_missing(grown: Any) -> None:
     assert "took over 0 entries" in found.err
 
 
-def fill(*values: float, place: str = ".perfcli/history") -> None:
+def fill(*values: float, target: str = "h100") -> None:
     """Make a history of estimated times without commits, an hour apart."""
     times = [f"2025-11-28T{10 + n}:00:00Z" for n in range(len(values))]
-    make = partial(entry, 0, kind="estimated", metric="estimated_seconds", basis="h100")
+    subject = structs.replace(BLOCK, target=target)
+    make = partial(
+        entry, 0, subject=subject, kind="estimated", metric="estimated_seconds", basis="h100"
+    )
     made = [
         structs.replace(make(value, created=time), commit=Commit())
         for value, time in zip(values, times, strict=True)
     ]
     adding = zip(made, times, strict=True)
-    History(FolderHome(Path(place))).add_all(adding, {})
+    History(FolderHome(Path(".perfcli/history"))).add_all(adding, {})
 
 
 def test_a_clock_that_went_back_is_a_warning(perfcli: Any) -> None:
@@ -266,6 +269,18 @@ def test_each_change_point_has_a_block(perfcli: Any) -> None:
     assert re.search(r"estimated time +4 +68.4 us +3, ", found.out.replace("µ", "u"))
     assert re.findall(r"^(worse|better) ", found.out, re.M) == ["worse", "better", "worse"]
     assert len(re.findall(r"^  from ", found.out, re.M)) == 3
+
+
+def test_points_without_commits_are_named_by_their_times(perfcli: Any) -> None:
+    fill(58.4e-6, 68.4e-6)
+    fill(58.4e-6, 58.4e-6, target="a100")
+    found = perfcli("history", "show", "model.py").out
+    assert "  from     2025-11-28 10:00:00 UTC\n  to       2025-11-28 11:00:00 UTC\n" in found
+    plot = perfcli("history", "plot", "--html", "plot.html").out
+    assert "2025-11-28 10:00:00 UTC" in plot
+    page = Path("plot.html").read_text().partition('id="changes"')[2]
+    assert "<h3>2025-11-28 11:00:00 UTC</h3>" in page
+    assert ">model.py:block · forward · h100 · rows=8: estimated time</a>" in page
 
 
 def test_a_gate_adds_the_number_of_the_run_not_of_its_baseline(
