@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from perfcli.errors import PerfcliError
 from perfcli.history.homes import FolderHome, Home
 
 DEFAULT = Path(".perfcli") / "history"
@@ -31,4 +32,15 @@ def open_home(place: str | None) -> Home:
         from perfcli.history.sql import SqlHome
 
         return SqlHome(f"sqlite:///{path}")
+    _check_folder(path)
     return FolderHome(path)
+
+
+def _check_folder(path: Path) -> None:
+    """Raise PerfcliError where a folder is not one, or one above it is not."""
+    there = next((each for each in (path, *path.parents) if os.path.lexists(each)), None)
+    if there is not None and not there.is_dir():
+        raise PerfcliError(
+            f"{there} is not a folder: name one for the history, or a file that ends in "
+            f"{' or '.join(_SQLITE[:2])}"
+        )

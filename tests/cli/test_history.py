@@ -310,11 +310,16 @@ def test_a_gate_adds_the_number_of_the_run_not_of_its_baseline(
         (["add", "broken.json"], "is not JSON"),
         (["add", "empty.json"], "lacks what this version writes"),
         (["merge"], "name one history"),
+        (["show", "--history", "/dev/full"], "/dev/full is not a folder: name one for the history"),
+        (["add", "other.json", "--history", "other.json"], "JSON of another program"),
+        (["merge", "other", "--history", "other.json"], "other.json is not a folder: name one"),
+        (["show", "--history", "other.json/x"], "other.json is not a folder: name one"),
         (["show", "--history", "nosuch://x"], "there is no protocol nosuch: use s3"),
     ],
 )
 def test_mistakes_are_one_line(perfcli: Any, words: list[str], told: str) -> None:
     Path("other.json").write_text("{}")
+    History(FolderHome(Path("other"))).add(entry(1))
     Path("broken.json").write_text("{")
     Path("empty.json").write_text('{"perfcli": "comparison"}')
     found = perfcli("history", *words)
