@@ -3,9 +3,9 @@
     python bench/operator_calls.py [--json FILE] [--check | --only-check] [--operator NAME]…
 
 On a GPU the problems are so small that the device waits for the host, and the time per call is the
-host's. ``--check`` also captures a CUDA graph of each, forward and backward, once after warming up
-and once with kernels that were never launched, and compares what its replay and what torch.compile
-(``reduce-overhead``) compute with eager calls.
+host's. ``--check`` also captures a CUDA graph of each, forward and backward, once after warming up,
+once with kernels that were never launched, and once with rows that several blocks share, and
+compares what its replay and what torch.compile (``reduce-overhead``) compute with eager calls.
 
 Without a GPU the lowest layer is a stand-in: tensors are on the CPU, Triton compiles for sm_90, and
 the driver's C function returns at once. Everything above it is what runs on a GPU; what is missing
@@ -37,6 +37,9 @@ import perfcli.operators  # noqa: E402
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
 ROWS, COLUMNS = (64, 1024) if ON_GPU else (2, 64)
+LONG = (300, 90001)
+"""Rows and columns of problems whose blocks wait for one another, in launches of norms' gradients
+that are cooperative and begin early."""
 Operators = Mapping[str, tuple[Callable[..., Any], Callable[..., Any], list[Tensor]]]
 GOAL = 15.0
 """µs of host time that a call may take."""
@@ -95,15 +98,15 @@ def normal(*shape: int) -> Tensor:
     return torch.randn(shape, device=DEVICE, dtype=torch.bfloat16)
 
 
-def list_operators() -> Operators:
+def list_operators(rows: int = ROWS, columns: int = COLUMNS) -> Operators:
     """Return ours, torch's and the arguments of each, those with gradients first."""
     ours = perfcli.operators.register()
-    x, weight, residual = normal(ROWS, COLUMNS), normal(COLUMNS), normal(ROWS, COLUMNS)
-    target = torch.randint(0, COLUMNS, (ROWS,), device=DEVICE)
+    x, weight, residual = normal(rows, columns), normal(columns), normal(rows, columns)
+    target = torch.randint(0, columns, (rows,), device=DEVICE)
 
     def add_and_norm(x: Tensor, weight: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         total = x + residual
-        return F.rms_norm(total, (COLUMNS,), weight, 1e-6), total
+        return F.rms_norm(total, (columns,), weight, 1e-6), total
 
     return {
         "softmax": (ours.softmax, lambda x: torch.softmax(x, -1), [x]),
@@ -116,7 +119,7 @@ def list_operators() -> Operators:
         ),
         "rms_norm": (
             ours.rms_norm,
-            lambda x, weight: F.rms_norm(x, (COLUMNS,), weight, 1e-6),
+            lambda x, weight: F.rms_norm(x, (columns,), weight, 1e-6),
             [x, weight],
         ),
         "rms_norm_residual": (
@@ -126,13 +129,13 @@ def list_operators() -> Operators:
         ),
         "layer_norm": (
             ours.layer_norm,
-            lambda x, weight, bias: F.layer_norm(x, (COLUMNS,), weight, bias),
-            [x, weight, normal(COLUMNS)],
+            lambda x, weight, bias: F.layer_norm(x, (columns,), weight, bias),
+            [x, weight, normal(columns)],
         ),
         "linear_cross_entropy": (
             lambda x, weight, target: ours.linear_cross_entropy(x, weight, target),
             lambda x, weight, target: F.cross_entropy(x @ weight.T, target),
-            [x, normal(COLUMNS, COLUMNS) / 8, target],
+            [x, normal(columns, min(columns, COLUMNS)).T.contiguous() / 8, target % COLUMNS],
         ),
         "column_sum": (lambda x: ours.column_sum([x]), lambda x: x.sum(0), [x]),
     }
@@ -244,6 +247,7 @@ def compare(
 def check_all(operators: Operators) -> dict[str, dict[str, str]]:
     """Check every operator in turn; what raises is told like what differs."""
     results: dict[str, dict[str, str]] = {}
+    shared = list_operators(*LONG)
     for name, (ours, _, arguments) in operators.items():
         width = COLUMNS - 24
         odd = [
@@ -253,6 +257,7 @@ def check_all(operators: Operators) -> dict[str, dict[str, str]]:
         checks: dict[str, Callable[[], str]] = {
             "graph": lambda o=ours, a=arguments: check_graph(o, a, True),  # type: ignore[misc]
             "cold graph": lambda o=ours, a=odd: check_graph(o, a, False),  # type: ignore[misc]
+            "long rows": lambda o=shared[name]: check_graph(o[0], o[2], True),  # type: ignore[misc]
             "compiled": lambda o=ours, a=arguments: check_compiled(o, a),  # type: ignore[misc]
         }
         results[name] = {}
