@@ -20,14 +20,19 @@ _WRITE = "write a function that returns what to compile and its inputs, for exam
 
 
 def check_builder(
-    path: str, name: str | None, given: Collection[str], inputs: Sequence[GivenInput] = ()
+    path: str,
+    name: str | None,
+    given: Collection[str],
+    inputs: Sequence[GivenInput] = (),
+    text: bytes | None = None,
 ) -> None:
     """Raise PerfcliError, with what to type and a function to copy, where the text already shows
     that nothing in the file builds a model with its inputs, that what does takes a tensor, or that
     the inputs that were typed are not those of the call. ``given`` are the names of the parameters
-    that were typed. What the text leaves open shows when the file runs."""
+    that were typed, ``text`` is that of the file where it is another one's than the one that is
+    there. What the text leaves open shows when the file runs."""
     try:
-        tree = ast.parse(Path(path).read_bytes())
+        tree = ast.parse(Path(path).read_bytes() if text is None else text)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
     if _is_open(tree):

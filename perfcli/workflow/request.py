@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from perfcli.options import assignments
 from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context, Probe
 from perfcli.workflow.fingerprint import Job, make_job
-from perfcli.workflow.worktrees import describe_revision, pin_reference
+from perfcli.workflow.worktrees import describe_revision, pin_reference, read_text
 
 DEFAULT_TARGET = "h100"
 
@@ -332,6 +332,7 @@ def _read_params(
         return {}, None, []
     if reference.kind == "file":
         if reference.revision:
+            _check_revision(reference, given, question.inputs)
             return given, question.preset, varied[1:]
         if not Path(reference.path).is_file():
             raise PerfcliError(
@@ -351,6 +352,16 @@ def _read_params(
     every = [registry.resolve_params(scenario, question.preset, given | each) for each in varied]
     typed = [{name: params[name] for name in varied[0]} for params in every]
     return registry.resolve_params(scenario, question.preset, given), None, typed[1:]
+
+
+def _check_revision(reference: Reference, given: Collection[str], inputs: Sequence[str]) -> None:
+    """Raise PerfcliError for a file at a revision as for one that is here."""
+    asked = read_inputs(inputs)
+    text = read_text(reference)
+    try:
+        check_builder(reference.path, reference.name, given, asked, text)
+    except PerfcliError as error:
+        raise PerfcliError(f"at {reference.revision}, {error}", detail=error.detail) from error
 
 
 def _check_script(question: Question, reference: Reference) -> None:

@@ -163,6 +163,15 @@ def check_tracked(file: Path, name: str, root: Path, commit: str) -> None:
     raise PerfcliError(f"there is no {path} in revision {name}{told}")
 
 
+def read_tracked(file: Path, name: str, folder: Path) -> bytes:
+    """Return the text of a file in a revision of the repository around ``folder``. Raises
+    PerfcliError where it has none."""
+    root, commit = find_commit(name, folder)
+    check_tracked(file, name, root, commit)
+    path = (file.parent.resolve() / file.name).relative_to(root.resolve()).as_posix()
+    return bytes(run_git(root, ("cat-file", "blob", f"{commit}:{path}"), text=False).stdout)
+
+
 def describe_commit(name: str, folder: Path) -> str:
     """Return what a revision of the repository around ``folder`` is: ``HEAD~1 is a1b2c3d4e5f6,
     2026-11-20, Fuse it``."""

@@ -26,6 +26,7 @@ from perfcli.workflow.revision import (
     describe_commit,
     find_commit,
     look_in,
+    read_tracked,
 )
 
 
@@ -42,6 +43,12 @@ def pin_reference(reference: Reference) -> Reference:
         if reference.path:
             check_tracked(Path(reference.path), reference.revision, root, commit)
     return reference.pin(commit[:COMMIT_DIGITS])
+
+
+def read_text(reference: Reference) -> bytes:
+    """Return the text of a file at its revision. Raises PerfcliError as ``pin_reference``."""
+    with _said_of(reference):
+        return read_tracked(Path(reference.path), reference.revision, _find_folder(reference))
 
 
 def describe_revision(reference: Reference) -> str:

@@ -22,6 +22,7 @@ from perfcli.fake.run import make_up_run
 from perfcli.model import Bundle, CompileRequest
 from perfcli.worker.roles import Made
 
+BLOCK = "def block():\n    return None, ()\n"
 MEASURED = "1;ratio=1.03;noise=0.002"
 
 
@@ -80,7 +81,7 @@ def write_history(texts: Sequence[str]) -> list[str]:
     Path(".gitignore").write_text(".perfcli\n*.csv\n*.json\n")
     made = []
     for number, text in enumerate(texts):
-        Path("model.py").write_text(f"{text}\n")
+        Path("model.py").write_text(f"{text}\n{BLOCK}")
         made.append(commit(f"Commit {number}"))
     return made
 
@@ -182,7 +183,7 @@ def merge_history() -> tuple[str, str, str]:
     slow = ""
     for number in (2, 3, 4):
         Path("other.py").write_text(f"# {number}\n")
-        Path("model.py").write_text("slow\n" if number >= 3 else "# 0\n")
+        Path("model.py").write_text(("slow\n" if number >= 3 else "# 0\n") + BLOCK)
         made = commit(f"Commit {number}")
         slow = made if number == 3 else slow
     git("checkout", "--quiet", "main")
@@ -206,7 +207,7 @@ def test_a_merge(perfcli: Perfcli) -> None:
     assert f"their common ancestor {good[:12]} takes its place" in result.err
 
 
-def test_commits_that_do_not_compile(perfcli: Perfcli) -> None:
+def test_commits_that_do_not_compile(perfcli: Perfcli, models: list[str]) -> None:
     texts = ["# 0", "# 1", "broken", "broken slow", "slow # 4", "slow # 5"]
     hashes = write_history(texts)
     result, found = search(perfcli, "main~5", "main", "-m", "spills")
@@ -215,6 +216,16 @@ def test_commits_that_do_not_compile(perfcli: Perfcli) -> None:
     assert set(found["failures"]) == {hashes[2][:12], hashes[3][:12]}
     assert "one of these 3 commits: what lies between them has no answer" in result.out
     assert "SyntaxError" in result.out
+    assert "6 compiled, 2 without an answer · 2 classes" in result.out
+    assert len(models) == len(set(models))
+    # Each is told once, however many are compiled beside it.
+    told = [line for line in result.err.splitlines() if ": no answer (" in line]
+    assert len(told) == len({line.split(":")[0] for line in told}) == 2
+    alone = perfcli("bisect-commits", "main~5", "main", "-m", "spills", "model.py:block", "-q")
+    between = ", ".join(each[:12] for each in hashes[2:5])
+    assert alone.out == (
+        f"one of these 3 commits: what lies between them has no answer: {between}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -294,6 +305,8 @@ def test_interpreters(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, tmp_pat
         (("nowhere", "main", "model.py:block"), "has no revision 'nowhere'"),
         (("main~1", "main", "late.py:block"), "there is no late.py in revision"),
         (("main~1", "main", "model.py:block@main"), "leave out @main"),
+        (("main~1", "main", "model.py:blok"), "model.py has no class, object or function 'blok'"),
+        (("main~1", "main", "model.py:blok"), "did you mean block?"),
         (("main~1", "main", "softmax"), "softmax comes with perfcli and has no commits of yours"),
         (("main~1", "main", "softmx"), "no scenario 'softmx': did you mean softmax?"),
         (("main~2", "main~1", "main", "model.py:block"), "two revisions are expected"),
@@ -309,7 +322,7 @@ def test_interpreters(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_what_makes_no_sense(perfcli: Perfcli, given: tuple[str, ...], line: str) -> None:
     write_history(["# 0", "# 1", "slow"])
     git("checkout", "--quiet", "-b", "broken", "main~2")
-    Path("model.py").write_text("broken\n")
+    Path("model.py").write_text(f"broken\n{BLOCK}")
     commit("Break it")
     git("checkout", "--quiet", "-B", "main2", "main")
     git("merge", "--quiet", "--no-edit", "--strategy=ours", "broken")

@@ -157,7 +157,7 @@ def test_a_submodule_has_the_files_of_that_revision(
     monkeypatch.setattr(FakeExecutor, "compile", watched)
     assert perfcli("compare", "model.py:block@HEAD~1", "model.py:block@HEAD").code == 0
     assert seen == ["one\n", "two\n"]
-    assert perfcli("run", "sub/layer.py:f@HEAD~1").code == 0, "a repository of its own"
+    assert perfcli("run", "sub/layer.py:one@HEAD~1").code == 0, "a repository of its own"
 
 
 def test_options_are_searched_on_a_revision(
