@@ -142,8 +142,9 @@ class Forge:
         missing: dict[str, Settings] = {}
         for number, settings in enumerate(wanted):
             self._infer(settings)
-            if names[number] in self.known.codes:
-                yield number, self._told(self.known.codes[names[number]], settings)
+            code = self.known.codes.get(names[number]) or self.known.failed.get(names[number])
+            if code is not None:
+                yield number, self._told(code, settings)
             else:
                 missing[names[number]] = settings
         for name, code in self._compiled(missing):
@@ -190,7 +191,9 @@ class Forge:
             if isinstance(made, PerfcliError):
                 self.details[name] = made.detail
             # A user's code that was edited since, or a worker that died, may do better next time.
-            if not isinstance(made, WorkerFailed | UserCodeFailed):
+            if isinstance(made, UserCodeFailed):
+                self.known.failed[name] = code
+            elif not isinstance(made, WorkerFailed):
                 self.known.codes[name] = code
             self._changed()
             yield name, code

@@ -39,6 +39,9 @@ class Knowledge:
     """By ``pair_of`` two classes and a metric: the second against the first."""
     sources: dict[str, str] = field(default_factory=dict)
     """The user's own files that variants imported: path to SHA-256."""
+    failed: dict[str, Code] = field(default_factory=dict)
+    """By ``name_of`` the settings, where code of the user's raised: it may be mended until the next
+    search, and is not kept for that."""
 
     def add_sources(self, imported: Mapping[str, str]) -> None:
         """Add the files that one variant imported. A file that was edited between two variants

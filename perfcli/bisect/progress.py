@@ -44,6 +44,8 @@ class Watcher(LiveDisplay):
         self._bad = self._unresolved = 0
         self._live: Live | None = None
         self._asked: set[object] = set()
+        self._failed: set[object] = set()
+        """What was said to have no answer: it is said once."""
         self._text = self._doing = first
         self._said = self._began
         self._ended = threading.Event()
@@ -100,6 +102,10 @@ class Watcher(LiveDisplay):
             self._draw(question)
             self._live.refresh()
         elif answer is not None and self._forge.compiled > self._compiled:
+            if question.wanted in self._failed:
+                return
+            if answer.outcome == "unresolved":
+                self._failed.add(question.wanted)
             seconds = units.seconds(self.seconds)
             self._say(
                 f"{self._tried(question)}: {self._write_answer(answer)} · {self._counts()}, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from perfcli import units
 from perfcli.bisect.answer import Ends, _stopped
@@ -37,6 +37,15 @@ def write_verdict(found: VersionBlame) -> str:
     if found.status == "one of several":
         return f"{several}: what lies between them has no answer"
     return f"{several}: measurements do not tell them apart"
+
+
+def _name_suspects(found: VersionBlame) -> str:
+    """Return what ends a verdict that stands alone: ``: a1b2c3d4e5f6, b2c3d4e5f6a1``."""
+    names = [version.name for version in found.suspects]
+    if found.culprit is not None or not names:
+        return ""
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return f": {', '.join(names[:MOST_LISTED])}{more}"
 
 
 def name_version(version: Version) -> str:
@@ -115,10 +124,14 @@ def _without_answer(found: VersionBlame) -> Iterator[str]:
         yield f"   and {len(found.failures) - MOST_LISTED} more (--json has all)"
 
 
+def _without(failed: int) -> str:
+    return f", {failed} without an answer" if failed else ""
+
+
 def _write_cost(found: VersionBlame) -> str:
     cost = found.cost
     parts = [
-        f"{cost.compiled} compiled" + (f", {cost.failed} failed" if cost.failed else ""),
+        f"{cost.compiled} compiled" + _without(cost.failed),
         units.plural(cost.classes, "class", "classes") + " of identical code",
         units.plural(cost.measured, "measurement") if found.metric.is_timed else "",
         units.seconds(cost.seconds),
@@ -131,8 +144,12 @@ def show_blame(found: VersionBlame, proof: Proof | None, taken: Path | None, qui
     from rich.console import Group
     from rich.text import Text
 
-    lines = [write_verdict(found)] if quiet else list(_lines(found, proof))
-    output.show(Group(*(Text(units.printable(line)) for line in lines)), taken)
+    alone = write_verdict(found) + _name_suspects(found)
+    lines = [alone] if quiet else list(_lines(found, proof))
+    # A line that stands alone may be read by a program.
+    overflow: Literal["ignore"] | None = "ignore" if quiet else None
+    texts = (Text(units.printable(line), no_wrap=quiet, overflow=overflow) for line in lines)
+    output.show(Group(*texts), taken)
     if proof is None or quiet:
         return
     output.show(output.screen().comparison(proof.comparison, proof.places, False, False), taken)

@@ -13,7 +13,7 @@ from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import METRICS
 from perfcli.bisect.space import Space
 from perfcli.blobs import pack, unpack
-from perfcli.errors import CompileFailed, PerfcliError
+from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed
 from perfcli.fake.executor import FakeGenerator
 from perfcli.machine import targets
 from perfcli.model import (
@@ -199,3 +199,29 @@ def test_a_script_is_run_from_its_start_for_each_variant() -> None:
     request = replace(REQUEST, script=ScriptCommand("train.py"))
     Forge(generator, request, space, METRICS["kernels"], Knowledge()).codes(wanted)
     assert generator.base is None
+
+
+class Raising(Compiling):
+    """Generates nothing: the user's code raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tried = 0
+
+    def generate(
+        self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
+    ) -> Iterator[tuple[int, Made]]:
+        for number in range(len(requests)):
+            self.tried += 1
+            yield number, UserCodeFailed("model.py does not import")
+
+
+def test_what_raised_is_not_compiled_again_in_the_same_search() -> None:
+    generator, known = Raising(), Knowledge()
+    for metric in ("spills", "kernels"):
+        made = Forge(generator, REQUEST, Space((), {}, {}), METRICS[metric], known)
+        for _ in range(2):
+            (code,) = made.codes([DEFAULTS])
+            assert (code.name, code.failure) == (None, "model.py does not import")
+    assert generator.tried == 1
+    assert known.codes == {}
