@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfcli.commands import _arguments as args
 from perfcli.console import documents
-from perfcli.errors import Interrupted
+
+if TYPE_CHECKING:
+    from perfcli.workflow.context import Context
+    from perfcli.workflow.pair import Pair
 
 Assignments = list[str] | None
 
@@ -124,17 +127,12 @@ def compare(
 
     Exit code: 0 no worse, 1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
-    from perfcli.console import output
     from perfcli.console.notes import Notes
-    from perfcli.diagnosis import judge
     from perfcli.diff.compare import check_allowed
-    from perfcli.frames.groups import GROUPS, list_groups
     from perfcli.loading.references import split_words
-    from perfcli.stats.timing import is_broken_off
     from perfcli.workbench import beside
-    from perfcli.workflow import fixes
     from perfcli.workflow.context import Context
-    from perfcli.workflow.pair import make_pair, summarize
+    from perfcli.workflow.pair import make_pair
     from perfcli.workflow.request import Question, Side
     from perfcli.workflow.setting import MeasuringOptions
 
@@ -173,8 +171,33 @@ def compare(
         pair = beside.compile_pair(question, sides[0], asked, context)
     else:
         pair = make_pair(question, sides, asked, allow or (), context)
+    try:
+        return _report(pair, context, wanted, json, quiet, try_fixes)
+    except KeyboardInterrupt as error:
+        raise pair.interrupted() from error
+
+
+def _report(
+    pair: Pair,
+    context: Context,
+    wanted: documents.Wanted,
+    json: str | None,
+    quiet: bool,
+    try_fixes: bool,
+) -> int:
+    """Judge and report; return the exit code.
+
+    Raises Interrupted, after the report, where Ctrl-C ended the measurement before it was enough.
+    """
+    from perfcli.console import output
+    from perfcli.diagnosis import judge
+    from perfcli.frames.groups import GROUPS, list_groups
+    from perfcli.stats.timing import is_broken_off
+    from perfcli.workflow import fixes
+    from perfcli.workflow.pair import summarize
+
     comparison, broken = judge(pair.comparison)
-    broken_off = is_broken_off(comparison.timing)
+    broken_off = pair.measured and is_broken_off(comparison.timing)
     if try_fixes:
         patient = fixes.Patient(pair.head, comparison.findings, pair.base)
         tried = fixes.try_fixes(patient, context, fixes.came_with_head)
@@ -189,7 +212,7 @@ def compare(
     try:
         plain = partial(output.write_comparison, comparison, json)
         table = partial(documents.write_table, GROUPS, list_groups(comparison), wanted)
-        documents.write(judgement, wanted, notes, plain, table)
+        documents.write(judgement, wanted, context.notes, plain, table)
     finally:
         screen = output.screen()
         view = screen.comparison(comparison, places, quiet, try_fixes)
@@ -198,5 +221,5 @@ def compare(
     if broken:
         raise broken
     if broken_off:
-        return Interrupted.exit_code
+        raise pair.interrupted()
     return output.EXIT_CODES[comparison.outcome]

@@ -328,6 +328,23 @@ def _read_openings(folder: Path) -> tuple[list[_Opening], tuple[str, ...]]:
     return openings, tuple(unreadable)
 
 
+def describe_rounds(measurement: str, folder: Path = FOLDER) -> str:
+    """Return ``12 rounds are kept in .perfcli/timings/….jsonl`` of a measurement, by its id; empty
+    where nothing of it can be read."""
+    path = folder / f"{measurement}.jsonl"
+    try:
+        return say_rounds(len(read(path).rounds), path)
+    except PerfcliError:
+        return ""
+
+
+def say_rounds(number: int, path: Path) -> str:
+    """Write ``12 rounds are kept in PATH``; empty for none."""
+    if not number:
+        return ""
+    return f"{'1 round is' if number == 1 else f'{number} rounds are'} kept in {path}"
+
+
 # --- the other way round ---------------------------------------------------------------------
 
 

@@ -79,10 +79,9 @@ class Watch:
     @property
     def kept(self) -> str:
         """Return ``12 rounds are kept in .perfcli/timings/….jsonl``; empty where nothing is."""
-        if self._recorder is None or not self.rounds or self._recorder.failure:
+        if self._recorder is None or self._recorder.failure:
             return ""
-        number = "1 round is" if self.rounds == 1 else f"{self.rounds} rounds are"
-        return f"{number} kept in {self._recorder.path}"
+        return timings.say_rounds(self.rounds, self._recorder.path)
 
     def told(self, side: SideName, phase: Phase) -> None:
         """Show a phase; on the CPU both sides get ready at once, and the head's phases come after
@@ -390,15 +389,16 @@ def _race_watched(plan: PairPlan, place: Bench, watch: Watch, referee: _Referee)
         measured = race(plan, place, watch, referee.enough, referee.ready)
     except KeyboardInterrupt as error:
         watch.end("interrupted")
-        raise Interrupted(
-            "interrupted before anything was measured; --no-time compares without measuring"
-        ) from error
+        raise Interrupted(f"interrupted; {watch.kept}" if watch.kept else _NOTHING) from error
     except PerfcliError as error:
         watch.end(f"failed: {error}")
         raise _explain(error, plan, watch) from error
     measured.notes += referee.notes
     watch.end(measured.stopped, measured.method, tuple(measured.notes))
     return measured
+
+
+_NOTHING = "interrupted before anything was measured; --no-time compares without measuring"
 
 
 def race(plan: PairPlan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> MeasuredPair:

@@ -34,7 +34,7 @@ from perfcli.options import assignments
 from perfcli.options.assignments import Catalogue
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import list_edited, list_set_anew, make_job
-from perfcli.workflow.obtain import Obtained, _describe_kept, list_foreign, obtain
+from perfcli.workflow.obtain import Obtained, describe_kept, list_foreign, obtain
 from perfcli.workflow.request import describe, recompile
 
 FLAG = "--trust-run"
@@ -320,7 +320,7 @@ class _Compiler:
         try:
             (found,) = obtain([make_job(request, self._interpreter)], self._context)
         except Interrupted as error:
-            kept = _describe_kept(self._stored)
+            kept = describe_kept(self._stored)
             raise Interrupted(f"interrupted; {kept}") from error
         self._stored.append(found)
         return found

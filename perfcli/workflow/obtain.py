@@ -179,7 +179,7 @@ def obtain(
             if isinstance(made, PerfcliError):
                 compiled = [run for run in found.values() if run.compiled and run.path]
                 if compiled:
-                    context.notes.say(_describe_kept(compiled))
+                    context.notes.say(describe_kept(compiled))
                 raise made
             found[number] = made
     return [found[number] for number in range(len(jobs))]
@@ -259,7 +259,7 @@ def _compile(
                 stored.append(made)
                 yield jobs[number], replace(made, compiled=True)
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted; {_describe_kept(stored)}") from error
+        raise Interrupted(f"interrupted; {describe_kept(stored)}") from error
 
 
 def _hide(interlude: Interlude, progress: LiveDisplay) -> Interlude:
@@ -324,7 +324,7 @@ def tell_estimator(run: Run, notes: Notes) -> None:
         )
 
 
-def _describe_kept(stored: Sequence[Obtained]) -> str:
+def describe_kept(stored: Sequence[Obtained]) -> str:
     """Return ``default is stored as .perfcli/runs/….json``, of each, with what tells apart those
     of one name; their number where they are many."""
     kept = [made for made in stored if made.path]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from perfcli.console import documents, output
 from perfcli.diagnosis import rules
 from perfcli.diff.compare import gather_evidence
-from perfcli.errors import PerfcliError, WrongResult
+from perfcli.errors import Interrupted, PerfcliError, WrongResult
 from perfcli.machine import noise_floors
 from perfcli.model import (
     GRAVEST_FIRST,
@@ -38,6 +38,7 @@ from perfcli.workflow.obtain import (
     Obtained,
     StoredTexts,
     compile_runs,
+    describe_kept,
     load_both,
     load_stored,
     obtain,
@@ -63,6 +64,14 @@ class Pair:
     """What of perfcli failed while it was judged."""
     alone: bool = False
     """Whether one run is both sides."""
+    measured: bool = False
+    """Whether its times, if there are any, were taken now."""
+
+    def interrupted(self) -> Interrupted:
+        """Return what ends a command after Ctrl-C: it says what is stored."""
+        timing = self.comparison.timing
+        rounds = _describe_rounds(self.comparison, timing.measurement) if timing else ""
+        return _add_runs("; ".join(filter(None, ["interrupted", rounds])), self.base, self.head)
 
 
 def load_pair(
@@ -181,12 +190,30 @@ def compile_pair(
             return Interlude(early.is_due, early.run, early.comes_first)
 
         base, head = obtain(jobs, context, begin=start_ahead)
-        warn_of_oversights(head.run, context.notes)
-        with context.phase("compare"):
-            comparison = gather_evidence(base.run, head.run, allow, _list_typed(sides))
-        if setting is not None:
-            comparison = measure_times(comparison, setting, jobs, context, place, early)
-    return Pair(base, head, comparison)
+        try:
+            warn_of_oversights(head.run, context.notes)
+            with context.phase("compare"):
+                comparison = gather_evidence(base.run, head.run, allow, _list_typed(sides))
+            if setting is not None:
+                comparison = measure_times(comparison, setting, jobs, context, place, early)
+        except KeyboardInterrupt as error:
+            raise _add_runs("interrupted", base, head) from error
+        except Interrupted as error:
+            raise _add_runs(str(error), base, head) from error
+    return Pair(base, head, comparison, measured=True)
+
+
+def _add_runs(said: str, base: Obtained, head: Obtained) -> Interrupted:
+    """Return what is said of an interrupt, with where both runs are stored."""
+    stored = base.path or head.path
+    return Interrupted(f"{said}; {describe_kept([base, head])}" if stored else said)
+
+
+def _describe_rounds(comparison: Comparison, measurement: str) -> str:
+    """Return how many rounds of both runs are kept, where, and what shows them; empty for none."""
+    kept = timings.describe_rounds(measurement)
+    shows = f"perfcli compare {comparison.base.id} {comparison.head.id}"
+    return f"{kept}, {shows} shows them" if kept else ""
 
 
 def _list_typed(sides: Sequence[Side]) -> list[str]:
@@ -251,7 +278,11 @@ def measure_times(
         measured = measured or bench.measure(subject, setting, jobs, context, place)
     except WrongResult as error:
         return replace(comparison, wrong=_wrong_results(error))
-    return add_times(comparison, measured, setting.asked.clocks or "both")
+    try:
+        return add_times(comparison, measured, setting.asked.clocks or "both")
+    except KeyboardInterrupt as error:
+        kept = _describe_rounds(comparison, measured.id)
+        raise Interrupted(f"interrupted; {kept}" if kept else "interrupted") from error
 
 
 def _wrong_results(error: WrongResult) -> WrongResults:

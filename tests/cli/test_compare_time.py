@@ -313,6 +313,49 @@ def test_ctrl_c_with_few_rounds_reports_them_and_is_130(timed: Any) -> None:
     assert result.code == 130
     assert result.out.startswith("UNSURE")
     assert len(measurement().rounds) == 2
+    runs = re.escape(
+        "; ".join(f"{name} is stored as .perfcli/runs/{id}.json" for name, id in sides())
+    )
+    kept = rf"2 rounds are kept in {files()[0]}, (perfcli compare \S+ \S+) shows them"
+    said = re.fullmatch(f"perfcli: interrupted; {kept}; {runs}", result.complaint)
+    assert said
+    shown = timed("", *said[1].split()[1:])
+    assert (shown.code, shown.out[:6], shown.err) == (3, "UNSURE", "")
+
+
+@pytest.mark.parametrize(
+    "during", ["perfcli.workflow.pair.gather_evidence", "perfcli.workflow.bench.open_bench"]
+)
+def test_ctrl_c_between_compiling_and_measuring_says_what_is_stored(
+    timed: Any, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    monkeypatch.setattr(during, _interrupt)
+    result = timed("ratio=1.05", *CPU)
+    assert (result.code, result.out) == (130, "")
+    runs = [f"{name} is stored as .perfcli/runs/{id}.json" for name, id in sides()]
+    assert result.complaint == f"perfcli: interrupted; {'; '.join(runs)}"
+
+
+@pytest.mark.parametrize("during", ["perfcli.workflow.pair.derive", "perfcli.diagnosis.judge"])
+def test_ctrl_c_after_the_last_round_says_what_is_stored(
+    timed: Any, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    monkeypatch.setattr(during, _interrupt)
+    result = timed("ratio=1.05", *CPU)
+    assert (result.code, result.out) == (130, "")
+    number = len(measurement().rounds)
+    assert f"interrupted; {number} rounds are kept in {files()[0]}" in result.complaint
+    assert all(f"is stored as .perfcli/runs/{id}.json" in result.complaint for _, id in sides())
+
+
+def _interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def sides() -> list[tuple[str, str]]:
+    """Return the name of the variant and the id of both stored runs, the base first."""
+    found = [store.read(stored.path) for stored in store.runs()]
+    return sorted([(run.variant.name, run.id) for run in found], key=lambda s: s[0] != "default")
 
 
 @pytest.mark.parametrize("when", ["prepare", "1"])
