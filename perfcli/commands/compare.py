@@ -12,6 +12,8 @@ from perfcli.commands import _arguments as args
 from perfcli.console import documents
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from perfcli.workflow.context import Context
     from perfcli.workflow.pair import Pair
 
@@ -181,7 +183,7 @@ def _report(
     pair: Pair,
     context: Context,
     wanted: documents.Wanted,
-    json: str | None,
+    json: Path | None,
     quiet: bool,
     try_fixes: bool,
 ) -> int:
