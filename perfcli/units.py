@@ -24,6 +24,11 @@ def size(value: float | None) -> str:
     return _scaled(value, ("B", "kB", "MB", "GB", "TB", "PB", "EB"), 1000.0)
 
 
+def binary_size(value: float | None) -> str:
+    """Return bytes in powers of two, for who typed them so: ``64 GiB``."""
+    return _scaled(value, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), 1024.0)
+
+
 def seconds(value: float | None) -> str:
     """Return ``61.2 ns``, ``4.21 ms``, ``12.5 s`` or ``3 min 5 s``."""
     if value is None:
@@ -142,12 +147,12 @@ def _scaled(value: float | None, units: tuple[str, ...], step: float) -> str:
     scaled, unit = float(value), units[0]
     for unit in units:
         # 999.5 would be written as 1e+03.
-        if abs(scaled) < step - 0.5 or unit == units[-1]:
+        if abs(scaled) < 999.5 or unit == units[-1]:
             break
         scaled /= step
     if unit == units[0]:
         return f"{scaled:,.0f} {unit}" if float(scaled).is_integer() else f"{scaled:.3g} {unit}"
-    return f"{scaled:.3g} {unit}" if abs(scaled) < step else f"{scaled:,.0f} {unit}"
+    return f"{scaled:.3g} {unit}" if abs(scaled) < 1000 else f"{scaled:,.0f} {unit}"
 
 
 # --- metrics ---------------------------------------------------------------------------------

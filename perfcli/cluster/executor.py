@@ -33,7 +33,8 @@ class ClusterExecutor:
         with closing(tasks.run()) as arriving:
             for number, done, place in arriving:
                 made = done if isinstance(done, PerfcliError) else done[0].bundle
-                progress(Progress(number, "done", place=place))
+                failed = "failed" if isinstance(made, PerfcliError) else ""
+                progress(Progress(number, "done", text=failed, place=place))
                 yield number, _restore(made, requests[number])
 
 

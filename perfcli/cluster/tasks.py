@@ -217,7 +217,8 @@ class Tasks:
         if "perfcli" in last and "ModuleNotFoundError" in last:
             return WorkerFailed(f"a machine of the cluster has no perfcli: {last}")
         if kind == "OutOfMemoryError":
-            needed = units.size(self._terms.needs.memory_of(request))
+            needs = self._terms.needs
+            needed = needs.write(request, needs.memory_of(request))
             return WorkerFailed(
                 f"Ray ended {request.scenario}, as its machine ran out of memory: declare what it "
                 f"needs (--memory, more than {needed})"

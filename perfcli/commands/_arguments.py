@@ -258,14 +258,17 @@ def read_needs(texts: Sequence[str]) -> Needs:
     PerfcliError."""
     from perfcli.worker.needs import Needs
 
-    memory = {}
+    memory, binary = {}, set()
     for text in texts:
         scenario, _, size = text.rpartition("=")
         found = _SIZE.fullmatch(size.strip())
         if found is None:
             raise PerfcliError(f"--memory is a size, 4GiB or SCENARIO=64GB, not {text!r}")
-        memory[scenario] = int(float(found["number"]) * _BYTES[found["unit"].upper()])
-    return Needs(memory)
+        unit = found["unit"].upper()
+        memory[scenario] = int(float(found["number"]) * _BYTES[unit])
+        if unit.endswith("IB"):
+            binary.add(scenario)
+    return Needs(memory, frozenset(binary))
 
 
 _BYTES = {"": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 1 << 20, "GIB": 1 << 30}

@@ -20,6 +20,8 @@ class Needs:
     others. A compilation takes one core, and one GPU where it runs on the real device."""
 
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    binary: frozenset[str] = frozenset()
+    """Those that were typed in powers of two, ``64GiB``."""
 
     def memory_of(self, request: CompileRequest) -> int:
         usual = self.memory_bytes.get("", USUAL_MEMORY_BYTES)
@@ -31,9 +33,14 @@ class Needs:
         if not self.memory_bytes or needed <= most:  # what nobody declared is tried
             return None
         return WorkerFailed(
-            f"{request.scenario} needs {units.size(needed)} of memory, and {where} has "
-            f"{units.size(most)}: --memory says what it needs"
+            f"{request.scenario} needs {self.write(request, needed)} of memory, and {where} has "
+            f"{self.write(request, most)}: --memory says what it needs"
         )
+
+    def write(self, request: CompileRequest, amount: int) -> str:
+        """Return bytes for people, in such units as the request's memory was typed in."""
+        typed = request.scenario if request.scenario in self.memory_bytes else ""
+        return units.binary_size(amount) if typed in self.binary else units.size(amount)
 
 
 USUAL_NEEDS = Needs()

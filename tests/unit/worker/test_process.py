@@ -19,6 +19,7 @@ import handmade
 import msgspec
 import pytest
 
+from perfcli.commands._arguments import read_needs
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import Bundle, CompileRequest, Variant
 from perfcli.worker import channel as stack
@@ -326,6 +327,21 @@ def test_what_needs_more_memory_than_there_is_is_not_begun(request_for: Request)
     needs = Needs({"softmax": 1 << 60})
     ((_, made),) = ProcessExecutor(30, needs).compile([request_for("sleep()")], lambda _: None)
     assert "softmax needs 1.15 EB of memory, and this machine has " in str(made)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("x=64GiB", "x needs 64 GiB of memory, and there has 31.3 GiB: "),
+        ("64GB", "x needs 64 GB of memory, and there has 33.6 GB: "),
+    ],
+)
+def test_memory_is_told_in_the_units_that_were_typed(
+    request_for: Request, typed: str, said: str
+) -> None:
+    request = replace(request_for(""), scenario="x")
+    refused = read_needs([typed]).refuse(request, 33_600_000_000, "there")
+    assert said in str(refused)
 
 
 # --- two at once -----------------------------------------------------------------------------
