@@ -298,11 +298,14 @@ def _ask_counts(comparison: Comparison) -> list[_Statement]:
 
 def _find_main_cause(timing: Timing) -> GroupTiming | None:
     """Return what adds most to a change that is told apart from none, if it explains a part of it:
-    of the kernels whose own change is sure, else of all."""
+    of what has a sure change of its own, else of kernels whose code changed. What both sides call
+    alike, an extern operator or the same code, is not named for what may be noise."""
     total = timing.deciding.delta
     if not total or timing.deciding.verdict not in ("slower", "faster"):
         return None
-    for groups in ([g for g in timing.groups if _is_sure(g)], timing.groups):
+    sure = [g for g in timing.groups if _is_sure(g)]
+    changed = [g for g in timing.groups if g.group is not None and not g.control]
+    for groups in (sure, changed):
         cause = max(groups, key=lambda g: (g.delta or 0.0) / total, default=None)
         if cause is not None and (cause.delta or 0.0) / total > LEAST_SHARE:
             return cause

@@ -422,10 +422,20 @@ def test_memory_that_changed_is_stated(outcome: Outcome, texts: list[str]) -> No
 # --- whom to blame ---------------------------------------------------------------------------
 
 
-def group(name: str, base: float | None, head: float | None, sure: bool = True) -> GroupTiming:
+def group(
+    name: str, base: float | None, head: float | None, sure: bool = True, number: int | None = 0
+) -> GroupTiming:
     ratio = None if base is None or head is None else head / base
     verdict: TimeVerdict = "same" if sure else "unsure"
-    return GroupTiming(None, name, TimeChange(base, head, ratio, verdict=verdict))
+    return GroupTiming(number, name, TimeChange(base, head, ratio, verdict=verdict))
+
+
+def extern(name: str, base: float, head: float, sure: bool = True) -> GroupTiming:
+    return group(name, base, head, sure, None)
+
+
+def control(name: str, base: float, head: float, sure: bool = True) -> GroupTiming:
+    return replace(group(name, base, head, sure), control=True)
 
 
 @pytest.mark.parametrize(
@@ -437,6 +447,12 @@ def group(name: str, base: float | None, head: float | None, sure: bool = True) 
         ([group("a", 1.0, 1.3), group("b", 1.0, 1.4)], "b"),
         ([group("a", 1.0, 1.3), group("b", 1.0, 1.4, sure=False)], "a"),
         ([group("a", 1.0, 1.1), group("b", 1.0, 1.4, sure=False)], "b"),
+        ([extern("mm", 1.0, 2.2, sure=False), group("a", 1.0, 1.3)], "a"),
+        ([extern("mm", 1.0, 2.2, sure=False), group("a", 1.0, 1.1)], None),
+        ([extern("mm", 1.0, 2.2, sure=False), group("a", 1.0, 1.3, sure=False)], "a"),
+        ([control("b", 1.0, 2.2, sure=False), group("a", 1.0, 1.1)], None),
+        ([extern("mm", 1.0, 2.2), group("a", 1.0, 1.3)], "mm"),
+        ([control("b", 1.0, 2.2)], "b"),
         ([group("a", 1.0, 0.5)], None),
         ([group("a", None, 0.5, sure=False), group("b", 1.0, 1.9, sure=False)], "a"),
         ([group("a", None, None, sure=False), group("b", 1.0, 1.9, sure=False)], "b"),
