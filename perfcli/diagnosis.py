@@ -27,6 +27,7 @@ from perfcli.model import (
     Run,
 )
 from perfcli.names import suggestion
+from perfcli.predict.step import estimate_run
 
 _SEVERITIES = ("error", "warning", "info")
 _STAGES: Mapping[Appearance, int] = {
@@ -57,9 +58,18 @@ def rule(wanted: str) -> Rule:
 
 
 def explain(run: Run) -> tuple[Finding, ...]:
-    """Return the findings of one run alone, the costliest first. Raises RuleFailed."""
+    """Return the findings of one run alone, which has its estimates, the costliest first. Raises
+    RuleFailed."""
     found = [f for r in rules() for f in _ask(r, r.of_run, run, f"run {run.id}")]
     return tuple(sorted(_mark_consequences(found), key=_order))
+
+
+def examine(run: Run) -> tuple[Run, tuple[Finding, ...]]:
+    """Return a run with its estimates, as every command shows it that shows one run, and its
+    findings: without estimates, rules that weigh what something costs say nothing. Raises
+    RuleFailed."""
+    estimated = estimate_run(run)
+    return estimated, explain(estimated)
 
 
 def diagnose(

@@ -13,6 +13,7 @@ from perfcli import units
 from perfcli.model import (
     Comparison,
     Document,
+    Finding,
     FindingResult,
     GroupTiming,
     Judged,
@@ -57,6 +58,8 @@ def _list_cases(judged: Judged) -> list[_Case]:
     if judged.comparison is not None:
         found += [_write_limit_case(result) for result in judged.limits]
         found += [_write_finding(result, judged.comparison) for result in judged.findings]
+        if judged.alone:  # nothing counts, and all of it is to be read
+            found += [_write_text(finding) for finding in judged.comparison.findings]
         found += _list_groups(judged, judged.comparison)
     return list(_number_alike(found))
 
@@ -88,19 +91,18 @@ def _write_limit_case(result: LimitResult) -> _Case:
 
 
 def _write_finding(result: FindingResult, comparison: Comparison) -> _Case:
-    finding = comparison.findings[result.finding]
-    line = join_lines(f"{write_label(finding)}: {finding.headline}")
-    if result.allowance is not None:
-        line += f"; {write_allowance(result.allowance)}"
+    allowed = f"; {write_allowance(result.allowance)}" if result.allowance is not None else ""
+    case = _write_text(comparison.findings[result.finding], allowed)
+    if result.state != "broken":
+        return case
+    return replace(case, state="failed", message=case.text.partition("\n")[0])
+
+
+def _write_text(finding: Finding, more: str = "") -> _Case:
+    """Return a case that passes, with all that a finding says."""
+    line = join_lines(f"{write_label(finding)}: {finding.headline}") + more
     text = "\n".join([line, *finding.evidence, finding.advice]).strip()
-    failed = result.state == "broken"
-    return _Case(
-        f"finding {line.split(';')[0]}",
-        "failed" if failed else "passed",
-        "finding",
-        line if failed else "",
-        units.printable(text),
-    )
+    return _Case(f"finding {line.split(';')[0]}", kind="finding", text=units.printable(text))
 
 
 # --- groups of kernels -------------------------------------------------------------------------

@@ -50,7 +50,6 @@ def explain(
     from perfcli.console import output
     from perfcli.console.notes import Notes
     from perfcli.frames.kernels import FINDINGS
-    from perfcli.predict.step import estimate_run
     from perfcli.workflow import fixes
     from perfcli.workflow.context import Context
     from perfcli.workflow.obtain import load_or_compile
@@ -66,8 +65,8 @@ def explain(
     args.use_calibration(calibration)
     context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, wanted.places)
     found = load_or_compile(question, Side(tuple(option or ()), python), context)
-    found = replace(found, run=estimate_run(found.run))
-    findings = diagnosis.explain(found.run)
+    run_shown, findings = diagnosis.examine(found.run)
+    found = replace(found, run=run_shown)
     if try_fixes:
         findings = fixes.try_fixes(fixes.Patient(found, findings), context)
     proposals = diagnosis.choose_proposals(findings)

@@ -17,6 +17,7 @@ from perfcli.errors import PerfcliError, RuleFailed
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from perfcli.model import Finding
     from perfcli.workflow.context import Context
     from perfcli.workflow.pair import Pair
     from perfcli.workflow.setting import MeasuringOptions
@@ -107,12 +108,13 @@ def _alone(reference: str, context: Context) -> Pair:
     stored = load_stored(reference, context)
     if not stored.run.kernels:
         raise PerfcliError(f"run {stored.run.id} has no kernels: there is nothing to report")
-    comparison, fault = gather_evidence(stored.run, stored.run), ""
+    findings: tuple[Finding, ...] = ()
+    run, fault = stored.run, ""
     try:
-        comparison = replace(comparison, findings=diagnosis.explain(stored.run))
+        run, findings = diagnosis.examine(run)
     except RuleFailed as error:
         fault = str(error)
-    comparison = acquit(comparison)
+    comparison = acquit(replace(gather_evidence(run, run), findings=findings))
     return Pair(stored, stored, comparison, fault=fault, alone=True)
 
 

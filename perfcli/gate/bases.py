@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfcli.diagnosis import diagnose, explain, rule
+from perfcli.diagnosis import diagnose, examine, rule
 from perfcli.diff.compare import ASPECTS, gather_evidence
 from perfcli.errors import Interrupted, NotComparable, PerfcliError
 from perfcli.gate import compiled
@@ -20,7 +20,6 @@ from perfcli.gate.checks import Check
 from perfcli.gate.request import Against, CompareCheck, GateRequest, NoBase
 from perfcli.loading.references import find_file, list_files, parse_reference
 from perfcli.model import Clocks, Comparison, Finding, Provenance, Run
-from perfcli.predict.step import estimate_run
 from perfcli.stats.timing import is_broken_off
 from perfcli.workflow.fingerprint import Job, make_job
 from perfcli.workflow.obtain import Obtained, obtain
@@ -173,7 +172,7 @@ def _with_baseline(order: GateRequest) -> CompareCheck:
             comparison, differences=(*_say_target(entry, head.run), *comparison.differences)
         )
         # As when the file was made: the comparison has estimates of what both sides have alone.
-        own = explain(estimate_run(head.run))
+        _, own = examine(head.run)
         # Another release may find more in code that is the same.
         of_base = own if _is_unchanged(comparison) else [_give_headline(f) for f in findings]
         comparison = diagnose(comparison, of_base, own)

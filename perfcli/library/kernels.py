@@ -16,7 +16,6 @@ from perfcli.library.compared import Compared, compare_runs
 from perfcli.library.kernel import Kernel, NotKnown, Total, counted, line, listed, meant, total
 from perfcli.library.speaking import in_python
 from perfcli.model import Finding, Run, Severity
-from perfcli.predict.step import estimate_run
 from perfcli.storing import runfile
 from perfcli.workflow.obtain import Obtained
 
@@ -199,8 +198,7 @@ class Kernels(Sequence[Kernel]):
 
 def kernels_of(obtained: Obtained) -> Kernels:
     """Return the kernels of a run. Raises RuleFailed where a rule of perfcli's fails."""
-    run = estimate_run(obtained.run)
-    findings = diagnosis.explain(run)
+    run, findings = diagnosis.examine(obtained.run)
     items = tuple(
         Kernel(
             number,

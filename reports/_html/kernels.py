@@ -66,14 +66,15 @@ class PageTable:
 
 
 def _kernel_table(comparison: Comparison, check: int) -> PageTable:
-    """Return the changed groups first, the costliest of them at the top."""
+    """Return the changed groups first, then the others, the costliest of each at the top."""
     kernels = (*comparison.base.kernels, *comparison.head.kernels)
     columns = (LAUNCHES, *choose_columns(kernels))
     timed = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
     changed = list_changed(comparison)
     order = {id(group): place for place, group in enumerate(changed)}
     numbered = sorted(
-        enumerate(comparison.groups), key=lambda item: order.get(id(item[1]), len(order))
+        enumerate(comparison.groups),
+        key=lambda item: (order.get(id(item[1]), len(order)), -_estimate(comparison, item[1])),
     )
     rows = tuple(
         _row(comparison, check, number, columns, id(group) in order, timed)
@@ -115,6 +116,12 @@ def _row(
         cells=tuple(cells),
         search=units.printable(" ".join((*said, *graphs))).lower(),
     )
+
+
+def _estimate(comparison: Comparison, group: KernelGroup) -> float:
+    """Return the seconds of a step that the head's kernels are estimated to take; 0 where that is
+    not known."""
+    return sum(k.step_seconds or 0.0 for k in _kernels_of(comparison, group)[1])
 
 
 def _kernels_of(

@@ -13,10 +13,13 @@ from xml.etree import ElementTree
 import pandas
 import pytest
 from cli.conftest import Perfcli
+from handmade import run
+from handmade_fusion import passing
 from handmade_judgement import HOSTILE, hostile
 
 from perfcli.console import output
 from perfcli.errors import PerfcliError
+from perfcli.machine import targets
 from perfcli.model import Bundle
 from perfcli.storing import store
 
@@ -186,6 +189,33 @@ def test_a_run_alone(perfcli: Perfcli) -> None:
     assert "<summary>Kernels: 10</summary>" in text
     assert "SAME" not in text
     assert ElementTree.parse("a.xml").getroot().get("failures") == "0"
+
+
+def test_a_run_alone_has_the_findings_that_explain_has(perfcli: Perfcli) -> None:
+    """Rules that weigh costs need the estimates, which no stored run has. The costliest kernel
+    comes first in the page, as ``run`` lists it."""
+    first = passing("triton_poi_fused_add_0", "add", reads=["arg0_1"], writes=["buf0"])
+    told = {"refused": {first.name: "exceeds max fusion"}}
+    second = passing("triton_poi_fused_mul_1", "mul", reads=["buf0"], writes=["result"], **told)
+    often = passing("triton_poi_fused_often_2", "often", reads=["arg1_1"], writes=["b"], launches=3)
+    settings = {"max_fusion_size": 4}
+    given = {"target": targets.get("h200"), "settings": settings, "weighed": True}
+    made = run([first, second, often], **given)
+    assert not any(kernel.estimate for kernel in made.kernels)
+    store.save(Bundle(made, {}))
+    perfcli("explain", "base", "--json", "e.json")
+    found = [finding["code"] for finding in json.loads(Path("e.json").read_text())["findings"]]
+    assert found == ["PC501"]
+    names = ("html", "markdown", "junit", "sarif")
+    options = [text for name in names for text in (f"--{name}", f"r.{name}")]
+    assert perfcli("report", "base", *options).out == "1 warning in 3 kernels\n"
+    texts = {name: Path(f"r.{name}").read_text() for name in names}
+    for name, text in texts.items():
+        assert "could be one kernel (fusion lost)" in text, name
+    rows = re.search(r"<tbody.*?</tbody>", texts["html"].partition("estimated time</th>")[2], re.S)
+    assert rows is not None
+    names_shown = re.findall(r"triton_poi_fused_\w+?_\d", rows[0])
+    assert list(dict.fromkeys(names_shown))[0] == often.name
 
 
 def test_the_first_of_several_is_the_base_of_each(perfcli: Perfcli) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from perfcli import units
 from perfcli.console import documents, output, table
 from perfcli.console.notes import Notes
-from perfcli.diagnosis import explain
+from perfcli.diagnosis import examine
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import PerfcliError
 from perfcli.frames.table import Column, Table
@@ -26,7 +26,6 @@ from perfcli.gate.config import Config
 from perfcli.gate.request import NotesOf, today
 from perfcli.gate.view import kernels
 from perfcli.model import Comparison, Run
-from perfcli.predict.step import estimate_run
 from perfcli.workflow.context import Context
 
 
@@ -58,7 +57,7 @@ def run(update: Update, checks: Sequence[Check], some: bool) -> int:
             new |= {check.name: old[check.name]} if check.name in old else {}
             continue
         named = replace(head, scenario=check.scenario)
-        plain = facts._plain(named, explain(estimate_run(head)))
+        plain = facts._plain(named, examine(head)[1])
         before = old.get(check.name)
         if before is not None and facts._unchanged(before.plain, plain):
             new[check.name] = before
