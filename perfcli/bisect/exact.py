@@ -47,7 +47,7 @@ MOST_PAIRS = 30
 MOST_MORE = 6
 """The same where no pairs are tried: these do the least harm alone."""
 
-SKIMMED = "not estimated, its code does no less"
+SKIMMED = "not estimated: its code does no less"
 
 MOST_TOGETHER = 12
 """Changes that did nothing to other models, tried at once: where 1 in 40 does something to this one

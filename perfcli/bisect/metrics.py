@@ -27,6 +27,8 @@ class SearchMetric:
     """Its name in runs and reports; ``units`` writes it by this one."""
     kind: Kind
     says: str
+    bound: str = ""
+    """What is said before a value that is no estimate itself: ``likely at most``."""
 
     @property
     def is_estimated(self) -> bool:

@@ -163,7 +163,7 @@ def _written(metric: SearchMetric, value: float | None) -> str:
     """Return a metric's value for people; of timed ones it is a ratio."""
     if metric.is_timed:
         return units.interval(value)
-    return units.writer(metric.of_runs)(value)
+    return f"{metric.bound} {units.writer(metric.of_runs)(value)}".lstrip()
 
 
 def _left(question: Query[Any]) -> str:

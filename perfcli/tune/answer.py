@@ -76,7 +76,7 @@ class Tried:
     estimated: Ratio | None = None
     measured: Ratio | None = None
     failure: str = ""
-    """Why it was not measured, or what is wrong with its results."""
+    """Why it was neither measured nor estimated, or what is wrong with its results."""
 
     @property
     def known(self) -> Ratio:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from perfcli import units
+from perfcli.bisect.exact import SKIMMED
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.metrics import METRICS
 from perfcli.bisect.space import Settings
@@ -37,6 +39,7 @@ LIKELY_TIME = replace(
     METRICS["estimated-time"],
     name="likely-time",
     says="all kernels of a step, at most so long in 7 of 10 cases",
+    bound="likely at most",
 )
 
 
@@ -104,8 +107,8 @@ class Estimating:
         forge.value(settings, code)
         values = forge.known.values[code]
         if (moved := values.get(f"{forge.metric.name} moved")) is not None:
-            more = f"{moved - 1:.0%} more" if moved >= 1.005 else "as many"
-            raise PerfcliError(f"not estimated: its kernels move {more} bytes")
+            more = f"{units.percent(moved - 1)} more" if moved >= 1.005 else "as many"
+            raise PerfcliError(f"{SKIMMED} (it moves {more} bytes)")
         return Ratio(*(values[f"{forge.metric.name} {name}"] for name in _PARTS))
 
     def between(self, before: Settings, after: Settings) -> Ratio:

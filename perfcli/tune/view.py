@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from perfcli import units
 from perfcli.bisect.answer import _stopped
+from perfcli.bisect.exact import SKIMMED
 from perfcli.frames.table import Column, Table
 from perfcli.model import Conclusion
 from perfcli.options import files
@@ -32,7 +33,16 @@ def verdict_line(found: Tuned) -> str:
         return "UNSURE: nothing that is surely faster was found before it stopped"
     if found.verdict == "unsure":
         return "UNSURE: something may be faster, and nothing surely is; keep the default"
-    return "SAME: nothing is faster than the default"
+    return f"SAME: nothing is faster than the default{_count_skimmed(found)}"
+
+
+def _count_skimmed(found: Tuned) -> str:
+    """Return what the verdict leaves open: how many variants have no estimate."""
+    skimmed = sum(tried.failure.startswith(SKIMMED) for tried in found.alone)
+    if not skimmed:
+        return ""
+    of = f"{skimmed} of {units.plural(len(found.alone), 'single change')}"
+    return f"; {of} not estimated, as the code does no less"
 
 
 def _describe_gain(found: Tuned) -> str:
@@ -280,7 +290,7 @@ TRIED: Table[TriedRow] = Table(
                 ("high", "the upper end of the interval"),
             )
         ),
-        Column("failure", "text", "why it was not measured", lambda row: row[1].failure or None),
+        Column("failure", "text", "why it has no time", lambda row: row[1].failure or None),
     ),
 )
 

@@ -121,7 +121,7 @@ def test_others_take_the_file(weighed: Any) -> None:
 def test_what_was_found_against_another_default_is_no_answer(weighed: Any) -> None:
     result = weighed(*TUNE)
     assert result.code == 0
-    assert "SAME: nothing is faster than the default\n" in result.out
+    assert "SAME: nothing is faster than the default; 1 of 2 single changes not" in result.out
     again = weighed(*TUNE, *OVER_FUSED, "-q")
     assert again.out.startswith("FASTER by estimate, −51.0 %")
 
@@ -317,3 +317,16 @@ def test_a_search_that_was_stopped_keeps_the_files_that_are_there(weighed: Any) 
     assert ended.code == 0
     assert "tuned.toml sets nothing\n" in ended.err
     assert Path("tuned.toml").read_text().startswith("[options]\n\n[tuned]\n")
+
+
+def test_what_is_not_estimated_is_counted_and_told_in_one_wording(weighed: Any) -> None:
+    result = weighed(*TUNE, "--csv", "out.csv")
+    why = "not estimated: its code does no less"
+    rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
+    failures = [row["failure"] for row in rows if row["failure"]]
+    assert failures == [f"{why} (it moves 14.8 % more bytes)"]
+    assert f"{MIX_ORDER}=false: {why} · " in result.err
+    same = "SAME: nothing is faster than the default; 1 of 2 single changes not estimated"
+    assert same in result.out
+    # What the search goes by is no estimate, and is not shown as one.
+    assert "online_softmax=false: likely at most 2.4 ms · " in result.err
