@@ -61,7 +61,8 @@ def noise(
     Pairs of processes run the same code, so any difference between them is noise. From then on,
     compare on this kind of machine calls a step slower or faster only if it differs by more.
 
-    Exit code: 0, 2 error; with --slow-head as compare: 1 slower, 3 can't tell.
+    Exit code: 0, 2 error, 3 every pair is UNSURE; with --slow-head as compare: 1 slower, 3 can't
+    tell.
     """
     from perfcli.console.notes import Notes
     from perfcli.noise import view
@@ -133,6 +134,7 @@ def _measure(done: PairSeries, wanted: documents.Wanted, quiet: bool) -> int:
 
     Raises Interrupted, and what the workers raise, after the report on what was measured.
     """
+    from perfcli.console import output
     from perfcli.noise import view
     from perfcli.noise.pairs import exit_code, prove_floor
 
@@ -150,7 +152,9 @@ def _measure(done: PairSeries, wanted: documents.Wanted, quiet: bool) -> int:
     _report(done, kept, _keep(done, kept), wanted, quiet)
     if kept and (doubt := view.name_noise(done, kept)):
         done.context.notes.warn(doubt)
-    return exit_code(done.found) if done.planted else 0
+    if done.planted:
+        return exit_code(done.found)
+    return output.EXIT_CODES["unknown"] if done.unsure else 0
 
 
 def _unfinished(done: PairSeries) -> str:

@@ -70,6 +70,12 @@ class PairSeries:
     def complete(self) -> bool:
         return len(self.found) == self.pairs and self.found[-1].stopped != "interrupted"
 
+    @property
+    def unsure(self) -> bool:
+        """Return whether every pair is UNSURE, by every clock."""
+        clocks = [change for m in self.found for change in (m.step, m.device) if change]
+        return bool(clocks) and all(change.verdict == "unsure" for change in clocks)
+
     def run(self) -> None:
         """Measures; ``found`` grows with each pair, whatever happens to the next. Ctrl-C ends it
         after a pair of which something was measured. Raises what ``alternating.measure`` raises,
@@ -133,7 +139,10 @@ def _plant(plan: PairPlan, share: float) -> PairPlan:
 
 
 def prove_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
-    """Return what all pairs prove together; None where they are too few."""
+    """Return what all pairs prove together; None where they are too few, or all unsure: that is
+    how little was measured, and would be the floor of every scenario on such a machine."""
+    if done.unsure:
+        return None
     ratios = [m.step.ratio for m in done.found if m.step.ratio is not None]
     of_device = [m.device.ratio for m in done.found if m.device and m.device.ratio is not None]
     relative = floors.bound(ratios)

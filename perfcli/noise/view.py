@@ -98,6 +98,11 @@ def _write_lesson(done: PairSeries, kept: noise_floors.StoredFloor | None) -> It
         yield f"planted {planted} in the head, estimated {estimated}: {verdicts}"
     elif not done.complete:
         yield f"{units.plural(len(done.found), 'pair')} of {done.pairs}: no floor is stored"
+    elif done.unsure:
+        yield (
+            "no floor is stored: every pair is UNSURE; a longer --budget "
+            f"({done.setting.budget:g} s now) or a quieter machine makes them surer"
+        )
     elif kept is None:
         yield "no floor is stored: one pair can't tell how far the next one goes, --pairs 3 can"
     else:

@@ -96,7 +96,7 @@ def test_json_has_the_preset_that_was_typed(noise: Any) -> None:
 
 def test_a_floor_of_uncertain_pairs_says_so(noise: Any, planned: Plan) -> None:
     assert noise().err.count("warning") == 0
-    planned("noise=0.08")
+    planned("noise=0.04")
     result = noise("--budget", "2", "--json", "noise.json")
     ((_, known),) = floors.load_floors()
     assert known is not None
@@ -113,6 +113,21 @@ def test_a_floor_of_uncertain_pairs_says_so(noise: Any, planned: Plan) -> None:
     assert "warning: the floor of " in noise("--budget", "2", "--quiet").err
     # One pair stores no floor, however uncertain.
     assert "warning: the floor" not in noise("--budget", "2", "--pairs", "1").err
+
+
+def test_pairs_that_are_all_uncertain_store_no_floor(noise: Any, planned: Plan) -> None:
+    planned("noise=0.3")
+    result = noise("--budget", "0.1", "--pairs", "2", "--json", "noise.json")
+    assert result.code == 3
+    assert result.out.count("UNSURE") == 3
+    last = " ".join(result.out.split()).partition("no floor is stored: ")[2]
+    assert last == (
+        "every pair is UNSURE; a longer --budget (0.1 s now) or a quieter machine makes them surer"
+    )
+    document = json.loads(Path("noise.json").read_text())
+    assert document["floor"] is document["stored"] is None
+    assert floors.load_floors() == []
+    assert "warning" not in result.err
 
 
 def test_raw_values_of_each_pair_are_kept(noise: Any) -> None:
@@ -148,7 +163,7 @@ def test_a_planted_change_below_the_floor_is_not_called_slower(noise: Any) -> No
 
 def test_the_stored_floor_decides_from_then_on(noise: Any, planned: Plan) -> None:
     assert noise("--slow-head", "3", "--pairs", "1").code == 1
-    planned("noise=0.08")
+    planned("noise=0.04")
     assert noise("--budget", "2").code == 0
     ((_, known),) = floors.load_floors()
     assert known is not None
@@ -161,7 +176,7 @@ def test_the_stored_floor_decides_from_then_on(noise: Any, planned: Plan) -> Non
 
 
 def test_a_high_floor_ends_no_pair_early(noise: Any, planned: Plan) -> None:
-    planned("noise=0.08")
+    planned("noise=0.04")
     noise("--budget", "2")
     first = json.loads(noise("--budget", "2", "--json", "-").out)
     assert {pair["stopped"] for pair in first["pairs"]} == {"budget spent"}
