@@ -6,7 +6,9 @@ What it sees: in one run,
   the one and is needed by the other, so that both could be one; and the reason is known: what
   Inductor's scheduler said (its `WhyNoFuse`, which the log artifact `fusion` shows), a `cat` that
   is put together in memory, dynamic sizes, another order of reading, a limit. Not what is written
-  by atomics or where data says, which is complete only when the whole kernel is done;
+  by atomics or where data says, which is complete only when the whole kernel is done; nor what is
+  reduced along another axis than it is written (the gradient of a bias, the backward of a batch
+  norm), unless `loop_ordering_after_fusion` is off, and then as a note;
 * an operator of the user's own (`torch.library`), opaque to Inductor, that goes element by element
   or row by row over what a kernel wrote, and could be part of it. Products, attention and the like
   are not meant.
@@ -47,12 +49,19 @@ from perfcli.model import (
     Run,
 )
 from perfcli.predict.savings import estimate_loss, estimate_saving
+from perfcli.rules._evidence.addresses import gathers, scatters, step_along
 from perfcli.rules._evidence.arithmetic import is_heavy
 from perfcli.rules._evidence.dataflow import Called, Dataflow, Passing
 from perfcli.rules._evidence.demands import computes, fewer_reads, fewer_writes
-from perfcli.rules._evidence.scattered import gathers, scatters
 from perfcli.rules._evidence.splits import KERNEL_SECONDS, find_splits
-from perfcli.rules._evidence.whole_reads import points_of
+from perfcli.rules._evidence.whole_reads import (
+    ANY_REDUCTION,
+    chunk_shape,
+    points_of,
+    reduced_elements,
+    row_stride,
+    rows_of,
+)
 from perfcli.rules._evidence.words import origin_of
 from perfcli.rules._evidence.worth import is_worth
 
@@ -73,6 +82,8 @@ class _Reason:
     text: str
     advice: str = ""
     options: Mapping[str, OptionValue] | None = None
+    vague: bool = False
+    """Whether it is not known that one kernel is the faster."""
 
 
 # --- one run: two kernels ----------------------------------------------------------------------
@@ -162,7 +173,7 @@ def _say_pair(run: Run, passing: Passing, reason: _Reason, cost: Cost | None) ->
     doubtful = passing.parts > 1 and (reader.kind != "pointwise" or _is_heavy(writer))
     return Finding(
         code=RULE.code,
-        severity="info" if doubtful else "warning",
+        severity="info" if doubtful or reason.vague else "warning",
         headline=f"{writer.name} and {reader.name} could be one kernel (fusion lost): "
         f"{units.size(size)} go through memory",
         kernels=(passing.writer, passing.reader),
@@ -193,6 +204,7 @@ def _is_heavy(kernel: KernelFacts) -> bool:
 # --- why ---------------------------------------------------------------------------------------
 
 _MISMATCH = ("no shared data", "memory deps did not match", "numel/rnumel mismatch", "invalid tile")
+_REORDERING = "loop_ordering_after_fusion"
 _STATIC = (
     "keep sizes static that do not vary: dynamic=False, or mark_dynamic for one dimension alone"
 )
@@ -245,16 +257,45 @@ def _name_mismatch(run: Run, passing: Passing, told: str) -> _Reason | None:
     writer, reader = run.kernels[passing.writer], run.kernels[passing.reader]
     if told.startswith(("intermediate", "Fusion will increase peak", "device mismatch")):
         return None
+    if told.startswith(_MISMATCH) and _reduces_across(writer, reader, passing):
+        # Nothing is in between that the model could do without.
+        if writer.kind != "pointwise" or run.settings.get(_REORDERING) is not False:
+            return None
+        text = "the second reduces along another axis than the first goes"
+        return _Reason(text, options={_REORDERING: True}, vague=True)
     if told.startswith(_MISMATCH) and (writer.dynamic_sizes or reader.dynamic_sizes):
         return _Reason("with dynamic sizes it is not known that both go the same way", _STATIC)
     if told.startswith(_MISMATCH):
         text = "the second reads in another order, or another view, than the first writes"
-        if run.settings.get("loop_ordering_after_fusion") is False:
-            return _Reason(text, options={"loop_ordering_after_fusion": True})
+        if run.settings.get(_REORDERING) is False:
+            return _Reason(text, options={_REORDERING: True})
         return _Reason(text, "let both work on one layout: drop the view or transpose in between")
     dtypes = {b.dtype for b in (*writer.buffers, *reader.buffers)}
     mixed = f" (dtypes {', '.join(sorted(dtypes))})" if "dtype" in told else ""
     return _Reason(told + mixed, "let both work on one layout, of one size and dtype")
+
+
+def _reduces_across(writer: KernelFacts, reader: KernelFacts, passing: Passing) -> bool:
+    """Return whether the second kernel reduces along another axis than the first goes: over rows,
+    where that computes them one after the other, as for the gradients of a bias or of the weights
+    of a norm."""
+    if reader.kind not in ANY_REDUCTION:
+        return False
+    read, length = passing.read, reduced_elements(reader)
+    step = step_along(reader, read.argument, "r0_")
+    if writer.kind in ANY_REDUCTION:
+        way = step_along(writer, passing.written[0].argument, "r0_")
+        return reduced_elements(writer) != length or (None not in (step, way) and step != way)
+    dimensions = sorted(zip(read.stride, read.shape, strict=True), reverse=True)
+    lying = replace(
+        read, shape=tuple(n for _, n in dimensions), stride=tuple(s for s, _ in dimensions)
+    )
+    whole = row_stride(reader, lying) is not None
+    if step is None:
+        # Sizes alone don't tell chunks of rows from chunks of columns.
+        return not whole or rows_of(reader) == length
+    chunked = chunk_shape(reader, lying, math.prod(lying.shape[:-1])) is not None
+    return not (whole or chunked) or step * math.prod(read.shape) != read.bytes
 
 
 # --- one run: an operator that Inductor can't look into ------------------------------------------

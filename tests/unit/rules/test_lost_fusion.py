@@ -219,6 +219,77 @@ def test_what_does_not_match(dynamic: tuple[str, ...], cause: str, advice: str) 
     assert advice in finding.advice
 
 
+def reducing(length: int, **more: Any) -> tuple[KernelFacts, KernelFacts]:
+    """A pointwise kernel, and one that reduces so many elements for each result of its own."""
+    sizes = {"x": POINTS // length, "r0_": length}
+    return pair("no shared data", kind="reduction", sizes=sizes, **more)
+
+
+@pytest.mark.parametrize("dynamic", [(), ("r0_",)], ids=["static", "dynamic"])
+@pytest.mark.parametrize("length", [BLOCKS, 512], ids=["columns", "columns in chunks"])
+def test_a_sum_over_rows_of_what_was_computed_row_by_row_is_none(
+    length: int, dynamic: tuple[str, ...]
+) -> None:
+    """The gradient of a bias: there is no view and no transpose that the model could drop."""
+    assert found(*reducing(length, dynamic_sizes=dynamic)) == []
+
+
+def test_a_batch_norms_sums_over_images_are_none() -> None:
+    """Neighbours are read together, but only within one image and channel."""
+    first, second = reducing(8192)
+    image = {"shape": (16, 64, 64, 64), "stride": (262144, 4096, 64, 1)}
+    read = replace(second.buffers[0], **image)
+    second = accessing(
+        replace(second, buffers=(read, *second.buffers[1:])), access("load", read, steps={"r0_": 4})
+    )
+    assert found(first, second) == []
+
+
+def test_a_sum_of_each_row_is_one_where_the_order_differs() -> None:
+    first, second = reducing(256)
+    chunks = accessing(second, access("load", second.buffers[0], steps={"r0_": 4}))
+    for kernels in (reducing(1024), (first, chunks)):
+        (finding,) = found(*kernels)
+        assert finding.severity == "warning"
+        assert "drop the view or transpose" in finding.advice
+    # The innermost dimension in memory need not be the last one.
+    first, second = reducing(1024)
+    turned = replace(second.buffers[0], shape=(1024, BLOCKS), stride=(1, 1024))
+    assert len(found(first, replace(second, buffers=(turned, *second.buffers[1:])))) == 1
+
+
+def test_as_many_rows_as_columns_are_told_apart_by_the_addresses() -> None:
+    side = 2048
+    first, second = reducing(side)
+    read = replace(second.buffers[0], shape=(side, side), stride=(side, 1))
+    second = replace(second, buffers=(read, *second.buffers[1:]))
+    assert found(first, second) == []
+    for apart, number in ((4, 1), (4 * side, 0)):
+        steps = {"r0_": apart}
+        assert len(found(first, accessing(second, access("load", read, steps=steps)))) == number
+
+
+def test_a_reduction_of_rows_and_one_of_columns_are_none() -> None:
+    first, second = reducing(BLOCKS)
+    rows = replace(first, kind="persistent-reduction", sizes={"x": BLOCKS, "r0_": 1024})
+    square = {"x": 2048, "r0_": 2048}
+    assert found(rows, replace(second, sizes={"x": 1024, "r0_": BLOCKS})) == []
+    rows, columns = replace(rows, sizes=square), replace(second, sizes=square)
+    along = access("store", rows.buffers[1], steps={"r0_": 4})
+    for apart, number in ((4, 1), (8192, 0)):
+        read = accessing(columns, access("load", columns.buffers[0], steps={"r0_": apart}))
+        assert len(found(accessing(rows, along), read)) == number
+
+
+def test_another_axis_is_a_note_where_an_option_keeps_loops_in_order() -> None:
+    settings = {**SETTINGS, "loop_ordering_after_fusion": False}
+    (finding,) = found(*reducing(BLOCKS), settings=settings)
+    assert "reduces along another axis" in finding.evidence[0]
+    assert [dict(cure.options) for cure in finding.cures] == [{"loop_ordering_after_fusion": True}]
+    # No doubt of a gate about a step that is faster.
+    assert (finding.severity, finding.advice) == ("info", "")
+
+
 def cat(parts: int, node: str = "add") -> tuple[KernelFacts, KernelFacts]:
     shape = (BLOCKS, 1024 // parts)
     written = [

@@ -1,4 +1,4 @@
-"""Finds what a kernel writes or reads where data says."""
+"""Tells where a kernel reads and writes: where data says, and how far apart."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def scatters(kernel: KernelFacts, arguments: Collection[str]) -> bool:
 def gathers(kernel: KernelFacts, arguments: Collection[str]) -> bool:
     """Return whether a kernel reads one of these arguments at addresses that depend on data."""
     return any(a.kind == "load" and a.indirect for a in _accesses(kernel, arguments))
+
+
+def step_along(kernel: KernelFacts, argument: str, axis: str) -> int | None:
+    """Return bytes from one element of an argument to the next along an axis of the kernel's blocks
+    (``x``, ``r0_``); None where that is not known."""
+    steps = (a.steps.get(axis) for a in _accesses(kernel, {argument}) if a.known)
+    return next((step for step in steps if step is not None), None)
 
 
 def _is_elsewhere(access: MemoryAccess) -> bool:
