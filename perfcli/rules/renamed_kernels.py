@@ -1,7 +1,8 @@
 """Kernels have other names than in the baseline.
 
-What it sees: against a committed baseline, kernels that were matched one to one and have another
-name, numbers apart: Inductor names a kernel after the operators that it fuses.
+What it sees: against a committed baseline, kernels whose code is the same and that have another
+name, numbers apart: Inductor names a kernel after the operators that it fuses. One whose code is
+another too is listed as changed, under both names.
 
 Why it costs: nothing. But limits and exceptions for a pattern of names (`triton_red_fused_add*`)
 may mean other kernels from now on.
@@ -29,7 +30,8 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
     pairs = [
         (stem(comparison.base.kernels[group.match.base[0]].name), group.match.head[0])
         for group in comparison.groups
-        if len(group.match.base) == len(group.match.head) == 1
+        if group.match.relation == "same"
+        and len(group.match.base) == len(group.match.head) == 1
     ]
     # Twins of equal code under two names are matched either way: no name is new then.
     renamed = [(old, i) for old, i in pairs if old in gone and stem(head[i].name) in came]

@@ -62,6 +62,14 @@ def test_renamed() -> None:
     assert (finding.kernels, finding.severity) == ((0,), "info")
 
 
+def test_what_was_rewritten_is_not_renamed() -> None:
+    """A persistent reduction that became pointwise is listed as changed, under both names."""
+    head = [kernel("triton_poi_fused_add_sub_0", "add", text="rewritten"), SAME[1]]
+    comparison = compare(KEPT, run(head, id="head"))
+    assert [g.match.relation for g in comparison.groups] == ["changed", "same"]
+    assert list(renamed_kernels.RULE.of_comparison(comparison)) == []
+
+
 def test_names_without_numbers() -> None:
     assert (
         stem("triton_red_fused_add_12_3")
