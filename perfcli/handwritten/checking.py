@@ -143,7 +143,8 @@ MOST_ELEMENTS = 1 << 23
 
 
 def plan_case(family: KernelFamily, case: Case, target: Target, runner: Runner) -> PlannedCase:
-    """Return the case with its plan; with fewer rows where the interpreter would take too long."""
+    """Return the case with its plan; with fewer rows where the interpreter would take too long.
+    Refused where it still would."""
     if case.layout == "padded-rows" and case.problem.row_stride is None:
         problem = replace(case.problem, row_stride=_padded_stride(case.problem))
         case = replace(case, problem=problem)
@@ -151,6 +152,8 @@ def plan_case(family: KernelFamily, case: Case, target: Target, runner: Runner) 
     try:
         plan = family.plan(case.problem, target, case.variant)
         shrunk = _shrink(case, plan) if runner == "interpreter" else None
+        if runner == "interpreter":
+            _refuse_large((shrunk or case).problem, rows)
         if shrunk is None:
             return PlannedCase(case, plan)
         return PlannedCase(
@@ -158,6 +161,19 @@ def plan_case(family: KernelFamily, case: Case, target: Target, runner: Runner) 
         )
     except PerfcliError as error:
         return PlannedCase(case, None, refusal=str(error))
+
+
+def _refuse_large(problem: Problem, rows_asked: int) -> None:
+    """Raise PerfcliError for a problem that the interpreter would not finish in a minute, however
+    few its rows are."""
+    if problem.elements <= MOST_ELEMENTS:
+        return
+    left = "one row has" if problem.rows == 1 else f"{problem.rows:,} rows have"
+    raise PerfcliError(
+        f"{rows_asked:,} × {problem.columns:,} is too large for Triton's interpreter: {left} "
+        f"{problem.elements:,} elements, and it takes {MOST_ELEMENTS:,} at most: check on a GPU, "
+        "or give fewer columns"
+    )
 
 
 def _padded_stride(problem: Problem) -> int:

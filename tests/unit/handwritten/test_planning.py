@@ -37,7 +37,7 @@ def test_small_cases_stay_as_they_are(rows: int, columns: int) -> None:
         (8191, 64, 511),  # odd stays odd
         (400, 1 << 16, 128),  # 2^23 elements
         (263, 1 << 17, 63),
-        (3, 1 << 25, 1),
+        (3, 1 << 23, 1),
     ],
 )
 def test_large_cases_lose_rows_in_the_interpreter_alone(
@@ -50,6 +50,18 @@ def test_large_cases_lose_rows_in_the_interpreter_alone(
     assert shrunk.plan is not None
     assert math.prod(shrunk.plan.launches[0].grid) == expected
     assert checking.plan_case(FAMILY, case, H100, "gpu").case is case
+
+
+def test_a_row_that_is_too_long_for_the_interpreter_is_refused() -> None:
+    case = Case(Problem("f", 99_999_999_999_999, 1 << 24))
+    found = checking.plan_case(FAMILY, case, H100, "interpreter")
+    assert (found.plan, found.refusal) == (
+        None,
+        "99,999,999,999,999 × 16,777,216 is too large for Triton's interpreter: one row has "
+        "16,777,216 elements, and it takes 8,388,608 at most: check on a GPU, or give fewer "
+        "columns",
+    )
+    assert checking.plan_case(FAMILY, case, H100, "gpu").plan is not None
 
 
 def test_a_planner_that_refuses_is_kept_with_its_reason() -> None:
