@@ -141,6 +141,17 @@ def plural(number: float, noun: str, many: str = "") -> str:
     return f"{count(number)} {noun if number == 1 else many or noun + 's'}"
 
 
+def number_range(whole: bool, least: float | None = None, most: float | None = None) -> str:
+    """Return what a number may be: ``a whole number of 1 or more``, ``a number from 0.01 to
+    1000``."""
+    noun = "a whole number" if whole else "a number"
+    if least is not None and most is not None:
+        return f"{noun} from {least:g} to {most:g}"
+    if least is not None:
+        return f"{noun} of {least:g} or more"
+    return noun if most is None else f"{noun} of {most:g} or less"
+
+
 def _scaled(value: float | None, units: tuple[str, ...], step: float) -> str:
     if value is None:
         return NOT_KNOWN

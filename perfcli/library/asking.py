@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
@@ -14,12 +15,14 @@ from perfcli.library.kernels import Kernels, kernels_of
 from perfcli.library.packing import eager
 from perfcli.library.speaking import check_names, in_python
 from perfcli.model import CompileRequest, Mode, OptionValue, Scalar, Variant
-from perfcli.units import setting
+from perfcli.units import number_range, setting
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import Obtained, load_or_compile
 from perfcli.workflow.request import Question, Side, build_request, choose_device, make_variant
 
 TIMEOUT_SECONDS = 600.0
+_LEAST = {"timeout": (1, False), "jobs": (1, True)}
+"""The least value of each number, as on the command line, and whether it is a whole one."""
 
 
 class CallOptions(TypedDict, total=False):
@@ -82,9 +85,21 @@ def inspect(
     """
     check_names("inspect", inspect, InspectOptions, asked)
     with in_python():
+        _check_numbers(asked)
         if isinstance(fn, str | os.PathLike):
             return kernels_of(_inspect_named(os.fspath(fn), args, kwargs, asked))
         return kernels_of(_inspect_function(fn, args, kwargs, asked))
+
+
+def _check_numbers(asked: Mapping[str, object]) -> None:
+    """Raise PerfcliError for a number that makes no sense."""
+    for name, (least, whole) in _LEAST.items():
+        given = asked.get(name)
+        kind = int if whole else int | float
+        fits = isinstance(given, kind) and not isinstance(given, bool) and given >= least
+        if given is not None and not (fits and math.isfinite(given)):
+            takes = number_range(whole, least)
+            raise PerfcliError(f"{name} takes {takes}, got {given!r}")
 
 
 def _inspect_named(
@@ -116,7 +131,9 @@ def _inspect_function(
     if asked.get("params") or asked.get("preset"):
         raise PerfcliError("params and preset are for scenarios: give the function its arguments")
     if not callable(fn):
-        raise PerfcliError(f"expected a function, a module or a name, got a {type(fn).__name__}")
+        name = type(fn).__name__
+        article = "an" if name[0] in "aeiouAEIOU" else "a"
+        raise PerfcliError(f"expected a function, a module or a name, got {article} {name}")
     if mode not in (modes := get_args(Mode)):
         raise PerfcliError(f"mode is one of {', '.join(modes)}, not {mode!r}")
     call = Call(eager(fn), _arguments(args), dict(kwargs or {}), mode, by_value)

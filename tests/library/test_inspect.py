@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 from types import ModuleType
 
 import pytest
@@ -208,7 +209,7 @@ def test_scenarios_by_name_and_file(tmp_path: Path) -> None:
     [
         ({"fn": "softmax", "args": (1,)}, "leave out args"),
         ({"fn": norm, "preset": "smoke"}, "give the function its arguments"),
-        ({"fn": 3}, "expected a function, a module or a name, got a int"),
+        ({"fn": 3}, "expected a function, a module or a name, got an int"),
         ({"fn": norm, "mode": "train"}, "mode is one of forward, training, step, not 'train'"),
         ({"fn": norm, "target": "h1000"}, "h1000"),
         ({"fn": norm, "options": {"no_such_option": 1}}, "no option 'no_such_option'"),
@@ -217,6 +218,21 @@ def test_scenarios_by_name_and_file(tmp_path: Path) -> None:
 def test_what_makes_no_sense(given: dict[str, object], message: str) -> None:
     with pytest.raises(PerfcliError, match=message):
         perfcli.inspect(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [0, -1, 0.5, float("nan"), float("inf"), "5", True])
+@pytest.mark.parametrize("fn", ["rmsnorm", abs])
+def test_a_timeout_that_makes_no_sense(fn: Any, given: Any) -> None:
+    with pytest.raises(PerfcliError) as raised:
+        perfcli.inspect(fn, timeout=given)
+    assert str(raised.value) == f"timeout takes a number of 1 or more, got {given!r}"
+
+
+@pytest.mark.parametrize("given", [0, -1, 1.5, "2", True])
+def test_jobs_that_make_no_sense(given: Any) -> None:
+    with pytest.raises(PerfcliError) as raised:
+        perfcli.inspect("rmsnorm", jobs=given)
+    assert str(raised.value) == f"jobs takes a whole number of 1 or more, got {given!r}"
 
 
 def test_the_users_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:

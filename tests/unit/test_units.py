@@ -154,3 +154,18 @@ def test_a_metric_without_an_entry_is_still_shown() -> None:
 
 def test_printable() -> None:
     assert units.printable("a\x1b[31m\x00\r\u202e\x7f\x9bb\n\tc é λ") == "a�[31m�����b\n\tc é λ"
+
+
+@pytest.mark.parametrize(
+    ("whole", "least", "most", "text"),
+    [
+        (True, 1, None, "a whole number of 1 or more"),
+        (False, 0.01, 1000, "a number from 0.01 to 1000"),
+        (False, None, 5, "a number of 5 or less"),
+        (False, None, None, "a number"),
+    ],
+)
+def test_what_a_number_may_be(
+    whole: bool, least: float | None, most: float | None, text: str
+) -> None:
+    assert units.number_range(whole, least, most) == text
