@@ -301,4 +301,4 @@ def estimate_host(
     for name, count in operators:
         kind = next((kind for part, kind in _HOST if part in name), "operator")
         micros += count * table.host_micros[kind]
-    return micros * 1e-6
+    return round(micros * 1e-6, 12)  # the table has few digits, and so has their sum

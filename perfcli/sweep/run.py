@@ -174,7 +174,7 @@ def _finish(begun: Swept, obtained: Obtained | PerfcliError) -> Swept:
         low=step.low if step else None,
         high=step.high if step else None,
         metrics=_measure(run),
-        compile_seconds=sum(run.compile_seconds.values()),
+        compile_seconds=round(sum(run.compile_seconds.values()), 3),  # as its parts are
         compile_cpu_seconds=run.compile_work.cpu_seconds if run.compile_work else None,
     )
 

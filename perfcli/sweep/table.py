@@ -20,7 +20,8 @@ def _read_metric(name: str) -> Callable[[Swept], object]:
 SWEEP: Table[Swept] = Table(
     "sweep",
     "a variant. Before these columns stand those of the sweep's own axes, `param.NAME` and "
-    "`option.NAME`: Float64 if all values are numbers, else string",
+    "`option.NAME`: Int64 if all values are whole numbers, Float64 if they are numbers, else "
+    "string",
     "`sweep`",
     (
         Column("scenario", "text", "its scenario, as it was typed", lambda each: each.scenario),
@@ -130,24 +131,35 @@ def _list_axes(sweep: Sweep, field: str, word: str) -> Iterator[Column[Swept]]:
 
 
 def _find_kind(values: Iterable[Scalar]) -> Kind:
-    numeric = all(value is None or _read_number(value) is not None for value in values)
-    return "number" if numeric else "text"
+    numbers = [_read_number(value) for value in values if value is not None]
+    if None in numbers:
+        return "text"
+    whole = all(isinstance(number, int) and abs(number) < _MOST_WHOLE for number in numbers)
+    return "count" if whole else "number"
 
 
-def _read_number(value: Scalar) -> float | None:
-    """Return a value as a number, also where it was typed as a text; None where it is none."""
+_MOST_WHOLE = 1 << 63
+
+
+def _read_number(value: Scalar) -> int | float | None:
+    """Return a value as a number, a whole one as an ``int``, also where it was typed as a text;
+    None where it is none."""
     if value is None or isinstance(value, bool):
         return None
-    try:
-        return float(value)
-    except ValueError:
-        return None
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except (ValueError, OverflowError):
+            continue
+        if kind is float or number == value or isinstance(value, str):
+            return number
+    return None
 
 
 def _reader(field: str, name: str, kind: Kind) -> Callable[[Swept], object]:
     def read(each: Swept) -> object:
         value: Scalar = getattr(each, field).get(name)
-        if value is None or kind == "number":
+        if value is None or kind in ("count", "number"):
             return _read_number(value)
         return units.setting(value)
 

@@ -19,6 +19,7 @@ from perfcli.loading import registry
 from perfcli.model import Sweep, SweepDocument, Swept
 from perfcli.storing import store
 from perfcli.sweep.pareto import rank
+from perfcli.sweep.table import make_table
 from perfcli.sweep.view import show_sweep
 from perfcli.worker.roles import Progress
 
@@ -182,7 +183,10 @@ def test_its_tables_and_its_page(perfcli: Perfcli, monkeypatch: pytest.MonkeyPat
     written = ("--csv", "s.csv", "--parquet", "s.parquet", "--html", "s.html")
     assert perfcli("sweep", "softmax", *LISTS, *written).code == 0
     frame = pandas.read_parquet("s.parquet")
-    assert list(frame["param.columns"]) == [1024.0] * 3 + [2048.0] * 3
+    assert list(frame["param.columns"]) == [1024] * 3 + [2048] * 3
+    assert str(frame["param.columns"].dtype) == "Int64"
+    text = Path("s.csv").read_text()
+    assert "\n0,1024,unset,softmax," in text
     assert list(frame["option.max_autotune"]) == ["unset", "true", "false"] * 2
     assert list(frame["seconds"]) == [v["seconds"] for v in read()]
     assert list(pandas.read_csv("s.csv", index_col="number").columns) == list(frame.columns)
@@ -192,6 +196,29 @@ def test_its_tables_and_its_page(perfcli: Perfcli, monkeypatch: pytest.MonkeyPat
     assert [title in page for title in ("Heat map", "Time over columns", "Pareto front")] == [
         *(True, True, True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "written"),
+    [
+        (("1", "2048"), "Int64", "1,2048"),
+        ((1, 2), "Int64", "1,2"),
+        (("0.5", "2"), "Float64", "0.5,2.0"),
+        ((1.5, 2), "Float64", "1.5,2.0"),
+        (("1", "inf"), "Float64", "1.0,inf"),
+        (("1", str(2**70)), "Float64", "1.0,1.1805916207174113e+21"),
+        (("1", "auto"), "string", "1,auto"),
+        ((True, 1), "string", "true,1"),
+    ],
+)
+def test_the_type_of_an_axis_is_that_of_its_values(
+    values: tuple[Any, ...], kind: str, written: str
+) -> None:
+    swept = Sweep(tuple(Swept("s", {"n": value}) for value in values))
+    frame = make_table(swept).to_frame(swept.variants)
+    assert str(frame["param.n"].dtype) == kind
+    lines = frame[["param.n"]].to_csv(index=False, header=False).split()
+    assert ",".join(lines) == written
 
 
 def sweep_of(times: dict[str, float]) -> Sweep:

@@ -599,3 +599,10 @@ def test_groups_of_unknown_size_are_said() -> None:
     found = operators.estimate_call(work, H200)
     assert found is not None
     assert "groups are taken to be of the same size" in found.doubts
+
+
+def test_what_the_host_needs_has_no_more_digits_than_the_table() -> None:
+    for kernels in range(1, 40):
+        seconds = operators.estimate_host(kernels, [("aten.mm.out", kernels)], H200)
+        assert seconds is not None
+        assert len(repr(seconds).partition("e")[0]) <= 10, seconds
