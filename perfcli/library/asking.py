@@ -95,11 +95,15 @@ def _check_numbers(asked: Mapping[str, object]) -> None:
     """Raise PerfcliError for a number that makes no sense."""
     for name, (least, whole) in _LEAST.items():
         given = asked.get(name)
-        kind = int if whole else int | float
-        fits = isinstance(given, kind) and not isinstance(given, bool) and given >= least
-        if given is not None and not (fits and math.isfinite(given)):
+        if given is not None and not _fits(given, least, whole):
             takes = number_range(whole, least)
             raise PerfcliError(f"{name} takes {takes}, got {given!r}")
+
+
+def _fits(given: object, least: float, whole: bool) -> bool:
+    if not isinstance(given, int if whole else int | float) or isinstance(given, bool):
+        return False
+    return math.isfinite(given) and given >= least
 
 
 def _inspect_named(
