@@ -16,7 +16,7 @@ from perfcli.loading.references import Reference, parse_reference
 from perfcli.machine import environment, targets
 from perfcli.machine.environment import Interpreter
 from perfcli.model import CompileRequest, Device, Run, Scalar, ScriptCommand, Target, Variant
-from perfcli.options import assignments
+from perfcli.options import assignments, files
 from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context, Probe
 from perfcli.workflow.fingerprint import Job, make_job
@@ -86,8 +86,11 @@ def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> l
         sides = _toggle_sides(toggle, sides, probe)
     jobs = make_jobs(question, sides, probe, context.jobs)
     if len(jobs) > 1 and len({job.fingerprint for job in jobs}) == 1:
+        empty = _list_empty_files(sides)
         raise PerfcliError(
-            "both sides are the same: say what differs with -a OPT=VAL, -b OPT=VAL, "
+            f"both sides are the same: {' and '.join(empty)} sets no option"
+            if empty
+            else "both sides are the same: say what differs with -a OPT=VAL, -b OPT=VAL, "
             "--toggle OPT, --b-param, --b-python, or name two things to compare"
         )
     if len(jobs) > 1 and (said := _find_defaults(jobs)):
@@ -241,6 +244,12 @@ def _toggle_sides(toggle: str, sides: Sequence[Side], probe: Probe) -> list[Side
         assignment = f"{entry.name}={str(assignments.toggle(entry)[number]).lower()}"
         added.append(replace(side, assignments=(*side.assignments, assignment)))
     return added
+
+
+def _list_empty_files(sides: Sequence[Side]) -> list[str]:
+    """Return the files of options that were typed and set nothing."""
+    typed = dict.fromkeys(text for side in sides for text in side.assignments)
+    return [text for text in typed if files.is_file(text) and not files.read_file(Path(text))]
 
 
 def _find_defaults(jobs: Sequence[Job]) -> str:

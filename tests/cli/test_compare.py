@@ -250,7 +250,7 @@ def test_a_json_file_that_cannot_be_written(perfcli: Any) -> None:
 
 BAD = [
     (["compare", "gqa-transfomer", "-b", f"{MAX_READS}=9"], "did you mean gqa-transformer?"),
-    (["compare", "rmsnorm"], "both sides are the same"),
+    (["compare", "rmsnorm"], "both sides are the same: say what differs"),
     (["compare", "rmsnorm", "-b", "triton.mix_order_reductoin=false"], "mix_order_reduction"),
     (["compare", "rmsnorm", "-b", f"{MAX_READS}=many"], "a whole number"),
     (["compare", "rmsnorm", "-b", "no-equals"], "NAME=VALUE"),
@@ -531,3 +531,10 @@ def test_a_hand_written_kernel_beside_inductors(perfcli: Any, warm_workers: None
     assert (beside["inductor"]["passes"], beside["hand_written"]["passes"]) == (2.0, 1.0)
     assert beside["hand_written"]["wide_share"] == 1.0
     assert beside["hand_written"]["spilled_words"] == 0
+
+
+def test_a_file_that_sets_nothing_is_named(perfcli: Any) -> None:
+    Path("tuned.toml").write_text('[options]\n\n[tuned]\nverdict = "default"\n')
+    result = perfcli("compare", "softmax", "-b", "tuned.toml")
+    assert result.code == 2
+    assert result.complaint == "perfcli: both sides are the same: tuned.toml sets no option"
