@@ -292,7 +292,7 @@ def test_a_worker_that_dies_or_hangs_is_replaced() -> None:
     with pytest.raises(WorkerFailed, match="ended with exit code 3"):
         inspected(scaled, _Ends())
     assert inspected(scaled, rows()).loads == 1
-    with pytest.raises(WorkerFailed, match=r"did not finish within 0\.5 s"):
+    with pytest.raises(WorkerFailed, match=r"did not finish within 1 s"):
         perfcli.inspect(scaled, _Hangs(), target="h100", timeout=1)
     assert inspected(helped, torch.empty(8, 8)).loads == 1
 
