@@ -329,7 +329,7 @@ def _give_up_stdout(error: OSError) -> int:
     if isinstance(error, BrokenPipeError):
         return BROKEN_PIPE
     show_traceback()
-    _complain(f"can't write the report: {error}")
+    _complain(f"can't write the report: {error.strerror or error}")
     return PerfcliError.exit_code
 
 
