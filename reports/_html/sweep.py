@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfcli import units
@@ -317,14 +317,31 @@ def _draw_front(variants: Sequence[Swept]) -> _Drawing | None:
     for group in groups.values():
         if memory := group[0].memory_bytes:
             lines[_describe_workload(group[0])] = [
-                ((each.memory_bytes or 0.0) / memory, each.ratio or 0.0, each) for each in group
+                (float(f"{(each.memory_bytes or 0.0) / memory:.3g}"), each.ratio or 0.0, each)
+                for each in group
             ]
+    told = _tell_together(lines.values())
+    lines = _merge_equal(lines)
     shown = dict(list(lines.items())[:MOST_CURVES])
     if not shown:
         return None
     title = "Time against memory, relative to the first variant of each workload"
+    along, up = (f"{what}, relative to the first variant" for what in ("memory", "time"))
     more = len(lines) - len(shown)
-    return _draw(title, "memory", "time", shown, more, lambda value: f"{value:g}", joined=False)
+    return _draw(title, along, up, shown, more, lambda value: f"{value:g}", False, told)
+
+
+def _tell_together(lines: Iterable[Sequence[tuple[float, float, Swept]]]) -> dict[Hashable, str]:
+    """Return what is said of each place: of all points there, as they hide each other."""
+    told: dict[Hashable, list[str]] = {}
+    for line in lines:
+        for point in line:
+            told.setdefault(_look([point]), []).append(_write_point(point[2]))
+    return {place: "; ".join(texts) for place, texts in told.items()}
+
+
+def _write_point(variant: Swept) -> str:
+    return f"{_describe(variant)}: {_write_numbers(variant)}"
 
 
 def _draw(
@@ -335,14 +352,17 @@ def _draw(
     more: int,
     write: Callable[[float], str],
     joined: bool = True,
+    told: Mapping[Hashable, str] | None = None,
 ) -> _Drawing:
+    def tell(point: tuple[float, float, Swept]) -> str:
+        return (told or {}).get(_look([point])) or _write_point(point[2])
+
     xs = _make_scale([x for line in lines.values() for x, _, _ in line], LEFT, RIGHT)
     ys = _make_scale([y for line in lines.values() for _, y, _ in line], BOTTOM, TOP)
     curves = []
     for number, (name, line) in enumerate(lines.items()):
         points = tuple(
-            _Point(xs(x), ys(y), f"{_describe(each)}: {_write_numbers(each)}", bool(each.pareto))
-            for x, y, each in line
+            _Point(xs(point[0]), ys(point[1]), tell(point), bool(point[2].pareto)) for point in line
         )
         path = " ".join(f"{'L' if n else 'M'}{p.x} {p.y}" for n, p in enumerate(points))
         curves.append(_Curve(str(name), f"line-{number}", path if joined else "", points))

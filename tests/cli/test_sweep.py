@@ -252,6 +252,26 @@ def test_equal_curves_are_one_with_all_names() -> None:
     assert names[:2] == ["s o=a, s o=b (equal)", "s o=c"]
 
 
+def test_points_that_hide_each_other_are_named_together() -> None:
+    memory = {"peak_memory_bytes": 1000.0}
+    more = {"peak_memory_bytes": 2000.0}
+    variants = [
+        Swept(name, {}, {"o": way}, seconds=seconds, metrics=metrics)
+        for name, last in (("a", 3e-3), ("b", 3.0001e-3), ("c", 1.5e-3))
+        for way, seconds, metrics in (("x", 2e-3, memory), ("y", last, more))
+    ]
+    page = registry.load_declared("reports", "sweep", SweepDocument).render(Sweep(rank(variants)))
+    front = page.partition('id="front"')[2].partition('id="variants"')[0]
+    assert "memory, relative to the first variant</text>" in front
+    assert "time, relative to the first variant</text>" in front
+    keys = re.findall(r"<li class=.line-.*?</li>", front)
+    assert [re.sub(r"<[^>]*>", "", key) for key in keys] == ["a, b (equal)", "c"]
+    first = "; ".join(f"{name} o=x: 2 ms, 1 kB" for name in "abc")
+    last = "a o=y: 3 ms, 2 kB; b o=y: 3 ms, 2 kB"
+    titles = re.findall(r"<title>(.*?)</title>", front)
+    assert titles == [first, last, first, "c o=y: 1.5 ms, 2 kB"]
+
+
 @pytest.fixture(scope="module")
 def browser() -> Any:
     yield from chromium.started()
