@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import chromium
+import handmade
 import pandas
 import pytest
 from cli.conftest import Perfcli
@@ -18,10 +20,12 @@ from perfcli.console.tally import watch
 from perfcli.loading import registry
 from perfcli.model import Sweep, SweepDocument, Swept
 from perfcli.storing import store
+from perfcli.sweep import run as sweep_run
 from perfcli.sweep.pareto import rank
 from perfcli.sweep.table import make_table
 from perfcli.sweep.view import show_sweep
 from perfcli.worker.roles import Progress
+from perfcli.workflow.obtain import Obtained
 
 LISTS = ("-p", "columns=1024,2048", "-o", "max_autotune=unset,true,false", "--json", "sweep.json")
 
@@ -315,3 +319,11 @@ def test_progress_counts_what_is_done_and_where(
             tell(Progress(number, "done", place=f"10.0.0.{number % 2 + 1}"))
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("4 of 7 compiled (10.0.0.1: 2, 10.0.0.2: 2), about 0 s left (")
+
+
+def test_a_sum_of_rounded_seconds_has_no_more_digits() -> None:
+    parts = {"trace": 4.001, "kernels": 9.077, "wrapper": 0.001}
+    assert len(repr(sum(parts.values()))) > 10  # what adding them leaves behind
+    made = replace(handmade.run([]), compile_seconds=parts)
+    found = sweep_run._finish(Swept("s"), Obtained(made, None))
+    assert repr(found.compile_seconds) == "13.079"
