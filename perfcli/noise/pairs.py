@@ -65,6 +65,8 @@ class PairSeries:
     machine: Machine | None = None
     floor: Floor | None = None
     """What decided the last pair's verdict."""
+    _unsure: list[bool] = field(default_factory=list)
+    """Of each pair, whether it is UNSURE with the stored floor and without it."""
 
     @property
     def complete(self) -> bool:
@@ -72,9 +74,8 @@ class PairSeries:
 
     @property
     def unsure(self) -> bool:
-        """Return whether every pair is UNSURE, by every clock."""
-        clocks = [change for m in self.found for change in (m.step, m.device) if change]
-        return bool(clocks) and all(change.verdict == "unsure" for change in clocks)
+        """Return whether every pair is UNSURE, by every clock, and not for a stored floor alone."""
+        return bool(self.found) and all(self._unsure)
 
     def run(self) -> None:
         """Measures; ``found`` grows with each pair, whatever happens to the next. Ctrl-C ends it
@@ -111,6 +112,9 @@ class PairSeries:
         clock: DeviceClock = "graph" if by_graph else ""
         found = judge_clocks(done.rounds, setting.device, clock, (), of_step, of_device)
         found = replace(found, clocks=plan.base.clocks)
+        without = judge_clocks(done.rounds, setting.device, clock, ())
+        clocks = (found.step, found.device, without.step, without.device)
+        self._unsure.append(all(change.verdict == "unsure" for change in clocks if change))
         self.floor = found.deciding_floor
         known = (found.deciding, found.clock, found.step, found.device, done.stopped)
         notes = (*dict.fromkeys(p.no_graph for p in done.prepared if p.no_graph), *done.notes)
