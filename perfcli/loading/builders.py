@@ -11,6 +11,8 @@ from pathlib import Path
 from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.loading.inputs import GivenInput
+from perfcli.loading.parameters import convert_typed
+from perfcli.model import Parameter, Scalar
 from perfcli.names import internal, public, suggestion
 
 USUAL_NAMES = ("scenario", "build", "make", "make_model", "model", "main")
@@ -28,9 +30,9 @@ def check_builder(
 ) -> None:
     """Raise PerfcliError, with what to type and a function to copy, where the text already shows
     that nothing in the file builds a model with its inputs, that what does takes a tensor, or that
-    the inputs that were typed are not those of the call. ``given`` are the names of the parameters
-    that were typed, ``text`` is that of the file where it is another one's than the one that is
-    there. What the text leaves open shows when the file runs."""
+    the inputs that were typed are not those of the call. ``given`` are the parameters that were
+    typed, or their names alone, ``text`` is that of the file where it is another one's than the one
+    that is there. What the text leaves open shows when the file runs."""
     try:
         tree = ast.parse(Path(path).read_bytes() if text is None else text)
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -58,6 +60,8 @@ def check_builder(
         _check_call(place, f"{chosen.name}()", _list_arguments(chosen), parameters, inputs)
     elif chosen is not None:
         _check_arguments(place, chosen, parameters)
+        shown = place if name is not None else path
+        _check_parameters(shown, chosen, given if isinstance(given, Mapping) else {}, tree)
 
 
 def _check_name(path: str, name: str, tree: ast.Module) -> None:
@@ -355,6 +359,53 @@ def _check_arguments(name: str, function: ast.FunctionDef, given: Collection[str
             f"{write_inputs(tensors)} for a function that is called with tensors",
             detail=write_template(function.name),
         )
+
+
+def _check_parameters(
+    place: str, function: ast.FunctionDef, given: Mapping[str, Scalar], tree: ast.Module
+) -> None:
+    """Raise PerfcliError, as when the file runs, for a parameter that a function does not have, and
+    for a value that is not of the type of its default. What decorators or assignments make of the
+    function is not known."""
+    stored = (n for n in ast.walk(tree) if isinstance(n, ast.Name | ast.Global))
+    again = any(
+        function.name in getattr(n, "names", ()) or _is_stored(n, function.name) for n in stored
+    )
+    if again or function.decorator_list:
+        return
+    known = _list_defaults(function)
+    for typed, value in given.items():
+        name = internal(typed)
+        if name not in known and name != "mode":
+            near = suggestion(typed, [*map(public, known), "mode"])
+            raise PerfcliError(f"{place} has no parameter {typed!r}: {near}")
+        if name != "mode" and (default := known[name]) is not None:
+            convert_typed(name, value, Parameter(default))
+
+
+def _is_stored(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+
+
+def _list_defaults(function: ast.FunctionDef) -> dict[str, Scalar]:
+    """Return the default of each argument that is given by name; None where the text does not say
+    its type."""
+    own = function.args
+    positional = [*own.posonlyargs, *own.args]
+    missing: list[ast.expr | None] = [None] * (len(positional) - len(own.defaults))
+    pairs = [
+        *zip(positional, [*missing, *own.defaults], strict=True),
+        *zip(own.kwonlyargs, own.kw_defaults, strict=True),
+    ]
+    return {a.arg: _read_scalar(default) for a, default in pairs if a not in own.posonlyargs}
+
+
+def _read_scalar(default: ast.expr | None) -> Scalar:
+    try:
+        value = ast.literal_eval(default) if default is not None else None
+    except (ValueError, TypeError):
+        return None
+    return value if isinstance(value, bool | int | float | str) else None
 
 
 def _list_required(function: ast.FunctionDef | None) -> list[ast.arg]:

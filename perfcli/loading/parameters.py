@@ -37,7 +37,7 @@ def resolve_params(
             raise PerfcliError(
                 f"{scenario.name} has no parameter {given!r}: {suggestion(given, known)}"
             )
-        values[name] = _convert_typed(name, value, scenario.parameters[name])
+        values[name] = convert_typed(name, value, scenario.parameters[name])
     _check_given(scenario, set(map(internal, overrides)))
     return values
 
@@ -60,7 +60,9 @@ def _preset(scenario: Scenario, name: str) -> Mapping[str, Scalar]:
     raise PerfcliError(f"{scenario.name} has no preset {name!r}: known: {', '.join(known)}")
 
 
-def _convert_typed(name: str, value: Scalar, parameter: Parameter) -> Scalar:
+def convert_typed(name: str, value: Scalar, parameter: Parameter) -> Scalar:
+    """Return the value in the type of the parameter's default. Raises PerfcliError where it does
+    not fit."""
     kind = type(parameter.default)
     try:
         typed = _convert(value, kind)

@@ -195,3 +195,17 @@ def test_a_gpu_that_is_not_there_cannot_be_measured(
     assert "no NVIDIA GPU found here to measure on" in said
     assert "--device cpu" in said
     assert "--target" not in said
+
+
+@pytest.mark.parametrize(
+    ("param", "said"),
+    [
+        ("rows=abc", "parameter rows needs a whole number (int), not 'abc'"),
+        ("row=4", "model.py:block has no parameter 'row': did you mean rows?"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_wrong_parameter_of_a_file(refused: Refused, command: str, param: str, said: str) -> None:
+    """Comparing has nothing that differs either."""
+    Path("model.py").write_text("def block(rows=128):\n    return abs, (rows,)\n")
+    assert refused(command, "model.py:block", "-p", param) == f"perfcli: {said}"

@@ -96,7 +96,7 @@ def test_a_preset_is_the_parameters_it_stands_for(perfcli: Any) -> None:
 
 
 def test_a_users_file_keeps_its_parameters_as_text(perfcli: Any) -> None:
-    Path("model.py").write_text("def build(): ...\n")
+    Path("model.py").write_text("def build(layers=4): ...\n")
     perfcli("run", "model.py:build", "-p", "layers=2", "--preset", "smoke")
     (stored,) = store.runs()
     assert stored.header.params == {"layers": "2"}
@@ -197,7 +197,7 @@ def test_runs_tells_runs_of_one_scenario_apart(
     perfcli("run", "softmax", "-p", "mode=training", "--dynamic", "-o", f"{MAX_READS}=9")
     Path(LONG).parent.mkdir(parents=True)
     path, _, name = LONG.partition(":")
-    Path(path).write_text(f"def {name}(): ...\n")
+    Path(path).write_text(f"def {name}(rows=1): ...\n")
     perfcli("run", LONG, "-p", "rows=32768")
     out = perfcli("runs").out
     assert max(map(len, out.splitlines())) <= columns
@@ -492,7 +492,7 @@ def test_what_a_run_file_says_is_shown_without_escapes(perfcli: Any) -> None:
 
 
 def test_a_run_without_kernels_says_so(perfcli: Any) -> None:
-    Path("model.py").write_text("def build(): ...\n")
+    Path("model.py").write_text("def build(layers=4): ...\n")
     result = perfcli("run", "model.py", "-p", "layers=0")
     assert result.code == 0
     first, second, *_ = result.out.splitlines()

@@ -10,6 +10,7 @@ import pytest
 from perfcli.errors import PerfcliError
 from perfcli.loading.builders import check_builder, find_silent, is_script
 from perfcli.loading.inputs import read_inputs
+from perfcli.model import Scalar
 
 CLASS = """
 import torch
@@ -169,3 +170,35 @@ def test_a_file_may_have_another_encoding(tmp_path: Path) -> None:
     text = "# -*- coding: latin-1 -*-\nNAME = 'caf\xe9'\nif __name__ == '__main__':\n    run()\n"
     file.write_bytes(text.encode("latin-1"))
     assert is_script(file)
+
+
+BLOCK = "def block(rows: int = 128, scale=-0.5, like=None, *, flag=False):\n    return abs, (1,)\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"row": "4"}, "has no parameter 'row': did you mean rows?"),
+        ({"rows": "abc"}, "parameter rows needs a whole number (int), not 'abc'"),
+        ({"rows": "1", "scale": "x"}, "parameter scale needs a number (float), not 'x'"),
+        ({"flag": "maybe"}, "parameter flag needs true or false (bool), not 'maybe'"),
+    ],
+)
+def test_a_parameter_that_the_text_shows_to_be_wrong(
+    given: dict[str, Scalar], said: str, tmp_path: Path
+) -> None:
+    assert str(refused(BLOCK, tmp_path, "block", given)).endswith(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BLOCK.replace("rows: int", "row: int"),
+        "import functools\n" + BLOCK + "block = functools.partial(block, 1)\n",
+        "import torch\n@torch.no_grad()\n" + BLOCK,
+    ],
+)
+def test_a_parameter_that_the_text_leaves_open(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(text)
+    check_builder(str(file), "block", {"row": "4", "mode": "training", "like": "x"})
