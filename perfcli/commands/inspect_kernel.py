@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perfcli.model import BlobId, Candidate, KernelFacts
     from perfcli.workflow.obtain import Obtained
 
-Flag = Annotated[bool, typer.Option(help="Print only this form of its code.")]
+_FORM = "Print only this form of its code."
 
 
 def inspect_kernel(
@@ -28,10 +28,10 @@ def inspect_kernel(
         str | None,
         typer.Argument(metavar="KERNEL", help="A number, a name, part of a name, or a pattern."),
     ] = None,
-    source: Flag = False,
-    ttgir: Flag = False,
-    ptx: Flag = False,
-    sass: Flag = False,
+    source: Annotated[bool, typer.Option("--source", help=_FORM)] = False,
+    ttgir: Annotated[bool, typer.Option("--ttgir", help=_FORM)] = False,
+    ptx: Annotated[bool, typer.Option("--ptx", help=_FORM)] = False,
+    sass: Annotated[bool, typer.Option("--sass", help=_FORM)] = False,
     candidate: Annotated[
         int | None,
         typer.Option(

@@ -9,7 +9,7 @@ from typing import get_type_hints
 import pytest
 from typer.models import ArgumentInfo, OptionInfo
 
-from perfcli.cli import NAMES, name_module
+from perfcli.cli import NAMES, _Commands, name_module
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,3 +38,10 @@ def test_no_metavar_can_be_taken_for_an_option_s_name(name: str) -> None:
             if (each.metavar or "").lower() == parameter:
                 # What stands first in Annotated is a name, though typer keeps it as the default.
                 assert str(each.default).startswith("--")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_flag_has_a_negation_that_nobody_documents(name: str) -> None:
+    """typer adds ``--no-source`` to a flag that is not named."""
+    command = _Commands()[name]
+    assert not [each.opts for each in command.params if getattr(each, "secondary_opts", ())]
