@@ -138,7 +138,8 @@ def _check_folder(name: str, folder: Path, otherwise: str) -> _Check:
 
 def _check_gpu() -> _Check:
     if not targets.has_gpu():
-        return _Check("GPU", "ok", "none: everything but the time works, with --target")
+        text = "there is none: with --target everything works, but times are estimated"
+        return _Check("GPU", "ok", f"{text} instead of measured")
     gpu = targets.this_gpu()
     version = driver.driver_version() or "unknown"
     return _Check("GPU", "ok", f"{gpu.description} ({gpu.arch}), driver {version}")

@@ -6,6 +6,7 @@ bytes are under way; or twice, if L2 still holds it the second time.
 
 from __future__ import annotations
 
+from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
@@ -140,7 +141,7 @@ def keep_rows(problem: Problem, target: Target, threads: int) -> Choice:
         if target.vendor == "nvidia"
         else None,
         assembly=target.vendor == "nvidia",
-        why=f"a row in {tiles} vectors of each of {threads} threads",
+        why=f"a row in {units.plural(tiles, 'vector')} of each of {threads} threads",
     )
 
 
@@ -209,6 +210,10 @@ def _tiled(problem: Problem, target: Target) -> Choice:
     return keep_rows(problem, target, threads)
 
 
+def _write_parts(parts: int, tiles: int) -> str:
+    return f"{units.plural(parts, 'part')} of a row, {units.plural(tiles, 'vector')} of each thread"
+
+
 def keep_parts(problem: Problem, target: Target, threads: int, most: int) -> Choice:
     """Return parts of rows, of at most so many vectors of each thread, or whole rows if those of
     one warp are enough."""
@@ -224,7 +229,7 @@ def keep_parts(problem: Problem, target: Target, threads: int, most: int) -> Cho
         chunk=threads * vector(problem) * tiles,
         tiles=tiles,
         assembly=target.vendor == "nvidia",
-        why=f"{parts} parts of a row, {tiles} vectors of each thread",
+        why=_write_parts(parts, tiles),
     )
 
 
@@ -284,7 +289,7 @@ def _balanced_parts(problem: Problem, target: Target) -> Choice:
         chunk=threads * vector(problem) * tiles,
         assembly=target.vendor == "nvidia",
         overlap=target.overlaps_launches,
-        why=f"{-(-tiles_of_row // tiles)} parts of a row, {tiles} vectors of each thread",
+        why=_write_parts(-(-tiles_of_row // tiles), tiles),
     )
 
 
@@ -323,7 +328,7 @@ def _shared(problem: Problem, target: Target, variant: str) -> Choice:
         overlap=target.overlaps_launches,
         keep="evict_last" if streamed else "",
         drop="evict_first" if streamed else "",
-        why=f"{-(-tiles_of_row // tiles)} parts of a row, {tiles} vectors of each thread"
+        why=_write_parts(-(-tiles_of_row // tiles), tiles)
         + (f", {blocks(tiles)} blocks per multiprocessor" if streamed else ""),
     )
 

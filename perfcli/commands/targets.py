@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from perfcli.model import Target
     from perfcli.predict.calibration import Calibration
 
+ONLY_KERNELS = " (hand-written kernels only)"
+"""What is said of a GPU for which no model can be compiled."""
+
 
 def targets(
     json: args.Json = None,
@@ -36,7 +39,12 @@ def targets(
         table.show(
             ("TARGET", "GPU", "ESTIMATES", "DATE"),
             [
-                (target.name, target.description, _name_source(calibration), _date(calibration))
+                (
+                    target.name,
+                    target.description + ONLY_KERNELS * (target.name in KERNEL_TARGETS),
+                    _name_source(calibration),
+                    _date(calibration),
+                )
                 for target, calibration in rows
             ],
         )

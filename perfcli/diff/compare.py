@@ -134,8 +134,13 @@ def _aspect(aspect: str, run: Run) -> object:
 def _mapping_differs(word: str, ours: Mapping[str, object], theirs: Mapping[str, object]) -> str:
     names = [n for n in {**ours, **theirs} if n not in ours or n not in theirs]
     names += [n for n in ours if n in theirs and ours[n] != theirs[n]]
-    listed = [f"{n} {_show(ours.get(n))} → {_show(theirs.get(n))}" for n in names]
+    listed = [f"{n} {_type(ours.get(n))} → {_type(theirs.get(n))}" for n in names]
     return f"{word} {', '.join(listed)}" if listed else ""
+
+
+def _type(value: object) -> str:
+    """Return a value as it is typed behind its name, ``true``."""
+    return units.setting(value) if isinstance(value, bool) else _show(value)
 
 
 def _show(value: object) -> str:

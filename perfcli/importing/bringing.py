@@ -181,7 +181,8 @@ def _put(found: _Sorted, path: Path) -> None:
     refuse_archives(path, head)
     kind = _recognize(path, head)
     if kind is None:
-        what = "a run of perfcli already" if _RUN.match(head) else f"none of {READS}"
+        other = f"none of the files that perfcli import reads: {READS}"
+        what = "a run of perfcli already" if _RUN.match(head) else other
         raise PerfcliError(f"{path} is {what}")
     (found.snapshots if kind == "snapshot" else found.traces).append(path)
 

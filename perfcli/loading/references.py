@@ -217,12 +217,19 @@ def _parse_other(text: str, name_foreign: Callable[[Path], str]) -> Reference:
     return Reference(text, "run" if text[:1].isdigit() else "scenario")
 
 
+def name_missing(path: Path, typed: str) -> str:
+    """Return what is wrong with a path that is no file's."""
+    if path.exists() and not path.is_dir():
+        return f"{typed} is not a regular file"
+    return f"there is no file {typed}"
+
+
 def _refuse_arguments(place: str, arguments: Sequence[str], folder: Path = Path()) -> PerfcliError:
     option = next((word for word in arguments if word.startswith("-")), "")
     what = f"there is no option {option}" if option else f"{arguments[0]!r} is one word too many"
     file, name = split(split_revision(place)[0])
     if file.endswith(SUFFIX) and file == place and not (folder / file).is_file():
-        return PerfcliError(f"there is no file {file}: expected path/to/file.py")
+        return PerfcliError(f"{name_missing(folder / file, file)}: expected path/to/file.py")
     if not file.endswith(SUFFIX):
         return PerfcliError(f"{what}: arguments are for scripts, and {place} is none")
     if name is not None:

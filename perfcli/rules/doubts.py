@@ -298,9 +298,9 @@ def _assumptions(run: Run) -> Iterator[Finding]:
     if assumed:
         yield doubt(
             "assumptions",
-            f"{units.plural(len(assumed), 'decision')} of the device had to be assumed",
+            f"perfcli assumed {units.plural(len(assumed), 'decision')} that the device would make",
             evidence=assumed,
-            advice="a run on the device decides itself",
+            advice="compile it on the device, which makes these decisions itself",
             amount=len(assumed),
         )
 

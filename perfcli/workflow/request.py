@@ -12,7 +12,7 @@ from perfcli.errors import PerfcliError
 from perfcli.loading import registry
 from perfcli.loading.builders import check_builder
 from perfcli.loading.inputs import join_inputs, read_inputs
-from perfcli.loading.references import Reference, parse_reference
+from perfcli.loading.references import Reference, name_missing, parse_reference
 from perfcli.machine import environment, targets
 from perfcli.machine.environment import Interpreter
 from perfcli.model import CompileRequest, Device, Run, Scalar, ScriptCommand, Target, Variant
@@ -344,10 +344,8 @@ def _read_params(
             _check_revision(reference, given, question.inputs)
             return given, question.preset, varied[1:]
         if not Path(reference.path).is_file():
-            raise PerfcliError(
-                f"there is no file {reference.path}: expected path/to/file.py or "
-                "path/to/file.py:name"
-            )
+            missing = name_missing(Path(reference.path), reference.path)
+            raise PerfcliError(f"{missing}: expected path/to/file.py or path/to/file.py:name")
         check_builder(reference.path, reference.name, given, read_inputs(question.inputs))
         return given, question.preset, varied[1:]
     if Path(question.scenario).is_dir():
@@ -378,7 +376,8 @@ def _check_script(question: Question, reference: Reference) -> None:
     script = reference.script
     here = script is None or script.module or bool(reference.revision)
     if script is not None and not here and not Path(script.path).is_file():
-        raise PerfcliError(f"there is no file {script.path}: expected a script, path/to/train.py")
+        missing = name_missing(Path(script.path), script.path)
+        raise PerfcliError(f"{missing}: expected a script, path/to/train.py")
     typed: dict[str, object] = {
         "-p": question.params,
         "--preset": question.preset,

@@ -234,7 +234,7 @@ def list_step_changes(comparison: Comparison) -> list[tuple[str, str]]:
             text = f"{launches} {word}, {times}" + f", {ways}" * (" → " in ways)
             if estimate is not None and waits:
                 device = _join([units.seconds(s.seconds) for s in (estimate.base, estimate.head)])
-                text += f"; the device {device}: it waits"
+                text += f"; the device needs {device} and waits for the host"
             lines.append(("host", text))
     for side, run in (("base", base), ("head", head)):
         varied = (text for label, text in _list_compiling(run) if label == "vary")

@@ -247,8 +247,9 @@ def _describe_sectors(chosen: Candidate) -> str:
             times = sum(a.sectors for a in known) / sum(a.needed for a in known)
             parts.append(f"{title} {times:.3g} × what they need")
     said = [", ".join(parts)] if parts else []
+    by_data = sum(a.indirect for a in accesses)
     unknown = [
-        (sum(a.indirect for a in accesses), "where {} goes depends on data"),
+        (by_data, f"where {{}} {'goes' if by_data == 1 else 'go'} depends on data"),
         (sum(not a.known and not a.indirect for a in accesses), "{} could not be evaluated"),
     ]
     said += [text.format(units.plural(n, "access", "accesses")) for n, text in unknown if n]

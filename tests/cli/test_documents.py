@@ -195,12 +195,14 @@ def test_a_run_alone_has_the_findings_that_explain_has(perfcli: Perfcli) -> None
     """Rules that weigh costs need the estimates, which no stored run has. The costliest kernel
     comes first in the page, as ``run`` lists it."""
     first = passing("triton_poi_fused_add_0", "add", reads=["arg0_1"], writes=["buf0"])
-    told = {"refused": {first.name: "exceeds max fusion"}}
-    second = passing("triton_poi_fused_mul_1", "mul", reads=["buf0"], writes=["result"], **told)
+    second = passing(
+        "triton_poi_fused_mul_1", "mul", reads=["buf0"], writes=["result"],
+        refused={first.name: "exceeds max fusion"},
+    )  # fmt: skip
     often = passing("triton_poi_fused_often_2", "often", reads=["arg1_1"], writes=["b"], launches=3)
     settings = {"max_fusion_size": 4}
-    given = {"target": targets.get("h200"), "settings": settings, "weighed": True}
-    made = make_run([first, second, often], **given)
+    kernels, target = [first, second, often], targets.get("h200")
+    made = make_run(kernels, target=target, settings=settings, weighed=True)
     assert not any(kernel.estimate for kernel in made.kernels)
     store.save(Bundle(made, {}))
     perfcli("explain", "base", "--json", "e.json")

@@ -193,7 +193,7 @@ def test_explain_inspect_and_report_take_a_trace(perfcli: Any, traces: tuple[str
         ('{"traceEvents": []}', "a trace without events"),
         ('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}]}',
          "it was recorded on the CPU alone"),
-        ("nonsense", "is none of traces"),
+        ("nonsense", "is none of the files that perfcli import reads: traces"),
         ("PK\x03\x04", "a zip archive"),
     ],
 )  # fmt: skip

@@ -37,6 +37,12 @@ def test_a_model_file_that_is_not_there(perfcli: Any) -> None:
     assert "there is no file nope.py" in result.complaint
 
 
+def test_a_device_is_no_model_file(perfcli: Any) -> None:
+    result = perfcli("explain", "/dev/null")
+    assert result.code == 2
+    assert "/dev/null is not a regular file: expected path/to/file.py" in result.complaint
+
+
 def test_what_cannot_be_allowed_is_said_before_compiling(perfcli: Any) -> None:
     result = perfcli("compare", "softmax", "--toggle", "online_softmax", "--allow", "foo")
     assert result.code == 2

@@ -56,6 +56,11 @@ def test_short_rows_share_a_block(family: KernelFamily) -> None:
     assert step.grid == (8192, 1, 1)
 
 
+@pytest.mark.parametrize(("tiles", "said"), [(1, "1 vector of each"), (2, "2 vectors of each")])
+def test_why_counts_one_vector(family: KernelFamily, tiles: int, said: str) -> None:
+    assert said in planned(family, "softmax", 32768, 256 * tiles).why
+
+
 def test_a_last_block_with_fewer_rows_is_masked(family: KernelFamily) -> None:
     (step,) = planned(family, "softmax", 32767, 512).launches
     assert step.constants["FULL"] == 0

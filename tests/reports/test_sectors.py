@@ -75,5 +75,7 @@ def test_the_summary_says_what_is_not_known() -> None:
         "loads 8 × what they need, stores 1 × what they need; where 1 access goes depends on data; "
         "1 access could not be evaluated"
     )
+    two = candidate(work=replace(work(), accesses=(accesses[2], accesses[2])))
+    assert view._describe_sectors(two) == "where 2 accesses go depends on data"
     assert view._describe_sectors(candidate()).startswith("unknown: the kernel's index arithmetic")
     assert view._describe_sectors(candidate(work=work())).startswith("unknown: the run was stored")

@@ -231,6 +231,7 @@ def test_runs_without_kernels() -> None:
     [
         ("scenario", {"scenario": "softmax"}, "scenario rmsnorm → softmax"),
         ("params", {"params": {"rows": 64, "cols": 1}}, "parameter cols none → 1, rows 32 → 64"),
+        ("params", {"params": {"rows": 32, "bn": True}}, "parameter bn none → true"),
         ("mode", {"mode": "forward"}, "mode training → forward"),
         ("device", {"device": "cpu"}, "device cuda → cpu"),
         ("target", {"target": replace(H100, name="b200", capability=(10, 0))}, "b200 (sm_100"),

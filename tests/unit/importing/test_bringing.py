@@ -118,8 +118,8 @@ def test_archives_and_pickles_are_never_opened(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ('{"perfcli":"run","format":1}', "is a run of perfcli already"),
-        ("hello", "is none of traces of torch.profiler"),
-        ("", "is none of traces of torch.profiler"),
+        ("hello", "is none of the files that perfcli import reads: traces of torch.profiler"),
+        ("", "is none of the files that perfcli import reads: traces of torch.profiler"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, expected: str) -> None:

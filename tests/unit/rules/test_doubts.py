@@ -90,7 +90,7 @@ def test_all_that_is_assumed_without_a_device_is_told() -> None:
     notes = (*assumptions.notes(), *Capture(graphs=[graph], branches=2).notes())
     assert len(notes) == 7
     (finding,) = of_run(kernel("k"), notes=(*notes, "made up")).values()
-    assert finding.headline == "7 decisions of the device had to be assumed"
+    assert finding.headline == "perfcli assumed 7 decisions that the device would make"
     assert finding.evidence == notes
 
 

@@ -237,8 +237,8 @@ def test_a_sum_over_rows_of_what_was_computed_row_by_row_is_none(
 def test_a_batch_norms_sums_over_images_are_none() -> None:
     """Neighbours are read together, but only within one image and channel."""
     first, second = reducing(8192)
-    image = {"shape": (16, 64, 64, 64), "stride": (262144, 4096, 64, 1)}
-    read = replace(second.buffers[0], **image)
+    images = (16, 64, 64, 64)
+    read = replace(second.buffers[0], shape=images, stride=(262144, 4096, 64, 1))
     second = accessing(
         replace(second, buffers=(read, *second.buffers[1:])), access("load", read, steps={"r0_": 4})
     )
