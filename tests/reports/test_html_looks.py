@@ -3,6 +3,7 @@ names."""
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,4 +140,33 @@ def test_names_of_others_do_nothing(browser: Any, tmp_path: Path) -> None:
     assert opened.page.locator("img").count() == 0
     assert "ran" not in opened.page.title().split(":")[0]
     assert opened.complaints == []
+    opened.page.close()
+
+
+PIXELS = """async (picture) => {
+  const image = new Image();
+  image.src = "data:image/png;base64," + picture;
+  await image.decode();
+  const canvas = new OffscreenCanvas(image.width, image.height);
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0);
+  // A row of pixels above the first text, up to the right edge.
+  const start = Math.floor(image.width * 0.9);
+  const row = context.getImageData(start, 8, image.width - start, 1).data;
+  const colours = new Set();
+  for (let n = 0; n < row.length; n += 4) colours.add(row.slice(n, n + 3).join());
+  return [...colours];
+}"""
+
+
+@pytest.mark.parametrize("width", [1187, 1300])
+def test_nothing_stands_beside_a_table_that_is_narrow(browser: Any, file: Path, width: int) -> None:
+    """The shadow of what can be scrolled is covered to its last pixel where nothing can be."""
+    opened = Tab(browser, file, viewport={"width": width, "height": 900})
+    place = opened.page.locator(".scroll:has(table.totals)").first
+    assert place.evaluate("e => e.scrollWidth === e.clientWidth")
+    picture = base64.b64encode(place.screenshot()).decode()
+    blank = browser.new_page()
+    assert len(blank.evaluate(PIXELS, picture)) == 1
+    blank.close()
     opened.page.close()
