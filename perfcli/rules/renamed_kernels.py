@@ -30,8 +30,7 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
     pairs = [
         (stem(comparison.base.kernels[group.match.base[0]].name), group.match.head[0])
         for group in comparison.groups
-        if group.match.relation == "same"
-        and len(group.match.base) == len(group.match.head) == 1
+        if group.match.relation == "same" and len(group.match.base) == len(group.match.head) == 1
     ]
     # Twins of equal code under two names are matched either way: no name is new then.
     renamed = [(old, i) for old, i in pairs if old in gone and stem(head[i].name) in came]
