@@ -12,14 +12,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from keyword import iskeyword
-from typing import Annotated, Any, TypeGuard, cast
+from typing import Annotated, Any, TypeGuard, cast, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from perfcli import __version__
+from perfcli import __version__, units
 from perfcli.console.notes import guard_commands
 from perfcli.errors import PerfcliError, describe_unexpected, show_traceback
 
@@ -132,7 +133,9 @@ class _Commands(Mapping[str, Any]):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         kind = _TakingScripts if name in _TAKE_SCRIPTS else _TakingModules
         alone.command(name, cls=kind)(_guarded(command))
-        return typer.main.get_command(alone)
+        made: Any = typer.main.get_command(alone)
+        made.numbers = partial(_describe_number, command)
+        return made
 
     def __iter__(self) -> Iterator[str]:
         return iter(NAMES)
@@ -141,9 +144,47 @@ class _Commands(Mapping[str, Any]):
         return len(NAMES)
 
 
+def _describe_number(command: Command, name: str) -> str:
+    """Return what a command's parameter takes, ``a number of 0.1 or more``; empty for one that is
+    no number."""
+    hint = get_type_hints(command, include_extras=True).get(name)
+    kind, *declared = get_args(hint) or (hint,)
+    kinds = {kind, *get_args(kind)}
+    whole = int in kinds
+    if not whole and float not in kinds:
+        return ""
+    ranges = [(each.min, each.max) for each in declared if hasattr(each, "min")]
+    return units.number_range(whole, *(ranges or [(None, None)])[0])
+
+
+class _WrongNumber(typer.BadParameter):
+    """Says what a number may be in our words; click's, or pydantic's, differ by their version."""
+
+    def format_message(self) -> str:
+        return str(self.message)
+
+
 class _TakingModules(TyperCommand):
     """Takes ``"-m package.train 8"``, which is one word, for something to compile, and for no
     option."""
+
+    numbers: Callable[[str], str]
+    """Says what a parameter takes, if it is a number."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        given = list(args[1] if len(args) > 1 else kwargs["args"])
+        try:
+            return super().make_context(*args, **kwargs)
+        except typer.BadParameter as error:
+            parameter: Any = getattr(error, "param", None)
+            takes = self.numbers(parameter.name) if parameter is not None else ""
+            if not takes:
+                raise
+            named = max(parameter.opts, key=len)
+            own = given[: given.index("--")] if "--" in given else given
+            typed = _find_typed(own, parameter.opts)
+            got = f", got {typed}" if typed else ""
+            raise _WrongNumber(f"{named} takes {takes}{got}", error.ctx) from error
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         own = args.index("--") if "--" in args else len(args)
@@ -155,6 +196,22 @@ class _TakingModules(TyperCommand):
             else:
                 ctx.params[name] = _release_module(given)
         return rest
+
+
+def _find_typed(words: Sequence[str], names: Sequence[str]) -> str:
+    """Return the value that was typed last for an option: ``--top 3``, ``--top=3``, ``-j3``; empty
+    where there is none."""
+    found = ""
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        short = next((n for n in names if len(n) == 2 and word.startswith(n)), "")
+        if word in names:
+            found = next(iter(words[place + 1 : place + 2]), found)
+        elif equals and name in names:
+            found = value
+        elif short:
+            found = word.removeprefix(short)
+    return found
 
 
 _MODULE = re.compile(r"-m\s+\S")

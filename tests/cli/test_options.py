@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 from typer.models import ArgumentInfo, OptionInfo
@@ -45,3 +45,23 @@ def test_no_flag_has_a_negation_that_nobody_documents(name: str) -> None:
     """typer adds ``--no-source`` to a flag that is not named."""
     command = _Commands()[name]
     assert not [each.opts for each in command.params if getattr(each, "secondary_opts", ())]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("compare rmsnorm --budget nan", "--budget takes a number of 0.1 or more, got nan"),
+        ("compare rmsnorm --budget=1 --budget=x", "--budget takes a number of 0.1 or more, got x"),
+        ("compare rmsnorm --threads 1.5", "--threads takes a whole number of 1 or more, got 1.5"),
+        ("run rmsnorm -j0", "--jobs takes a whole number of 1 or more, got 0"),
+        ("run train.py --top -1 -- --top 3", "--top takes a whole number of 0 or more, got -1"),
+        (
+            "noise rmsnorm --slow-head 2000",
+            "--slow-head takes a number from 0.01 to 1000, got 2000",
+        ),
+    ],
+)
+def test_what_a_number_may_be_is_said_in_our_words(perfcli: Any, words: str, said: str) -> None:
+    result = perfcli(*words.split())
+    assert (result.code, result.out) == (2, "")
+    assert result.err.endswith(f"Error: {said}\n")
