@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from perfcli import units
 from perfcli.diff.metrics import DECIDING, KERNEL_METRICS
-from perfcli.history.entry import Commit, Kind, Point, Stored, Subject
+from perfcli.history.entry import Kind, Point, Stored, Subject
 
 _HIGHER_IS_BETTER = {metric.name for metric in KERNEL_METRICS if metric.better == "higher"}
 
@@ -130,31 +130,37 @@ def find_clocks_going_back(entries: Sequence[Stored], now: str = "") -> Iterator
     that are older, and what was added, here or in a history that was taken over, was so before
     ``now`` (ISO 8601, UTC). In which order entries were added and runs were made is not certain:
     histories are taken over, and older runs added, at any time."""
-    for before, after, what in (*_list_commits_back(entries), *_list_additions_ahead(entries, now)):
+    for said in (*_list_commits_back(entries), *_list_additions_ahead(entries, now)):
         yield (
-            f"a clock went back: {what} at {before[:19]}, then at {after[:19]}; points are in "
-            "the order of commits, or of additions, whatever the clock said"
+            f"a clock went back: {said}; points are in the order of commits, or of additions, "
+            "whatever the clock said"
         )
         return
 
 
-def _list_commits_back(entries: Sequence[Stored]) -> Iterator[tuple[str, str, str]]:
-    branches: dict[tuple[str, str], dict[str, Commit]] = {}
+def _list_commits_back(entries: Sequence[Stored]) -> Iterator[str]:
+    branches: dict[tuple[str, str], dict[str, Stored]] = {}
     for each in entries:
         commit = each.entry.commit
         if commit.depth and commit.branch and commit.time:
-            branches.setdefault((commit.repository, commit.branch), {})[commit.id] = commit
-    for commits in branches.values():
-        ordered = sorted(commits.values(), key=lambda each: each.depth or 0)
-        for old, new in pairwise(ordered):
-            if new.depth != old.depth and _went_back(old.time, new.time):
-                yield old.time, new.time, f"commits {old.id[:12]} and {new.id[:12]}, made"
+            branches.setdefault((commit.repository, commit.branch), {}).setdefault(commit.id, each)
+    for firsts in branches.values():
+        ordered = sorted(firsts.values(), key=lambda each: each.entry.commit.depth or 0)
+        for earlier, later in pairwise(ordered):
+            old, new = earlier.entry.commit, later.entry.commit
+            # Where a branch was written anew, a newer commit, added later, may contain fewer.
+            contains = new.depth != old.depth and later.sequence > earlier.sequence
+            if contains and _went_back(old.time, new.time):
+                yield (
+                    f"commits {old.id[:12]} and {new.id[:12]} were made at {old.time[:19]}, then "
+                    f"at {new.time[:19]}"
+                )
 
 
-def _list_additions_ahead(entries: Sequence[Stored], now: str) -> Iterator[tuple[str, str, str]]:
+def _list_additions_ahead(entries: Sequence[Stored], now: str) -> Iterator[str]:
     latest = max((each.added for each in entries), default="")
     if _went_back(latest, now):
-        yield latest, now, "added"
+        yield f"an entry was added at {latest[:19]}, and now it is {now[:19]}"
 
 
 _SLACK = timedelta(minutes=10)
