@@ -76,12 +76,12 @@ def models(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def write_history(texts: Sequence[str]) -> list[str]:
-    """A repository with one commit for each text of its model."""
+    """A repository with one commit for each text of its model, which need not define any."""
     git("init", "--quiet", "--initial-branch=main")
     Path(".gitignore").write_text(".perfcli\n*.csv\n*.json\n")
     made = []
     for number, text in enumerate(texts):
-        Path("model.py").write_text(f"{text}\n{BLOCK}")
+        Path("model.py").write_text(text if "def block" in text else f"{text}\n{BLOCK}")
         made.append(commit(f"Commit {number}"))
     return made
 

@@ -15,7 +15,6 @@ import pytest
 
 from perfcli import diagnosis
 from perfcli.gate import bases
-from perfcli.gate.baseline import update
 from perfcli.model import Finding, Judgement, Rule, Run, TimeEstimate
 from perfcli.workflow import pair
 
@@ -682,8 +681,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(run, kernels=tuple(replace(k, estimate=estimate) for k in run.kernels))
 
     monkeypatch.setattr(diagnosis, "rules", lambda: found)
-    for module in (bases, update):
-        monkeypatch.setattr(module, "estimate_run", estimate_run)
+    monkeypatch.setattr(diagnosis, "estimate_run", estimate_run)
 
 
 @pytest.mark.usefixtures("slow")
