@@ -19,13 +19,17 @@ def rank(variants: Sequence[Swept]) -> tuple[Swept, ...]:
     for workload, group in groups.items():
         groups[workload] = [each for each in group if each.is_measured] or group
     rated = [_rate(each, groups.get(each.workload, [])) for each in variants]
-    for workload in groups:
-        groups[workload] = [e for e in rated if e.workload == workload and e.ratio is not None]
-    return tuple(_place(each, groups.get(each.workload, [])) for each in rated)
+    rivals: dict[Hashable, list[Swept]] = {}
+    for each in rated:
+        if each.ratio is not None:
+            rivals.setdefault(each.workload, []).append(each)
+    return tuple(_place(each, rivals.get(each.workload, [])) for each in rated)
 
 
 def _rate(variant: Swept, group: Sequence[Swept]) -> Swept:
-    if variant.time is None or variant not in group or not group[0].time:
+    if variant.time is None or not group[0].time:
+        return variant
+    if variant.is_measured != group[0].is_measured:  # beside what is measured
         return variant
     measured = variant.measured.ratio if variant.measured else None
     return replace(variant, ratio=measured or variant.time / group[0].time)
