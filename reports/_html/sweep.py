@@ -18,6 +18,8 @@ LEFT, RIGHT, TOP, BOTTOM = 78.0, 742.0, 18.0, 272.0
 MOST_CURVES = 8
 """Lines of one drawing: as many colours can be told apart."""
 MOST_COLUMNS = 40
+_MOST_NAMES = 12
+"""Of what looks alike in a drawing so many are named; of a long sweep there may be thousands."""
 _HEAT = (0.8, 0.9, 0.97, 1.03, 1.1, 1.25)
 """Between two of these ratios a cell has one colour; the middle one says: about the same."""
 
@@ -286,12 +288,12 @@ def _draw_curves(variants: Sequence[Swept]) -> Iterator[_Drawing]:
 def _merge_equal(
     lines: Mapping[Hashable, list[tuple[float, float, Swept]]],
 ) -> dict[Hashable, list[tuple[float, float, Swept]]]:
-    """Return each line once, with the names of all that would hide each other."""
+    """Return each line once, with the names of those that would hide each other."""
     names: dict[Hashable, list[str]] = {}
     for name, line in lines.items():
         names.setdefault(_look(line), []).append(str(name))
     return {
-        same[0] if len(same) == 1 else f"{', '.join(same)} (equal)": lines[same[0]]
+        same[0] if len(same) == 1 else f"{_join(same, ', ')} (equal)": lines[same[0]]
         for same in names.values()
     }
 
@@ -332,12 +334,18 @@ def _draw_front(variants: Sequence[Swept]) -> _Drawing | None:
 
 
 def _tell_together(lines: Iterable[Sequence[tuple[float, float, Swept]]]) -> dict[Hashable, str]:
-    """Return what is said of each place: of all points there, as they hide each other."""
+    """Return what is said of each place: of the points there together, as they hide each other."""
     told: dict[Hashable, list[str]] = {}
     for line in lines:
         for point in line:
             told.setdefault(_look([point]), []).append(_write_point(point[2]))
-    return {place: "; ".join(texts) for place, texts in told.items()}
+    return {place: _join(texts, "; ") for place, texts in told.items()}
+
+
+def _join(texts: Sequence[str], between: str) -> str:
+    left = len(texts) - _MOST_NAMES
+    more = f" and {units.count(left)} more" if left > 0 else ""
+    return between.join(texts[:_MOST_NAMES]) + more
 
 
 def _write_point(variant: Swept) -> str:

@@ -276,6 +276,20 @@ def test_points_that_hide_each_other_are_named_together() -> None:
     assert titles == [first, last, first, "c o=y: 1.5 ms, 2 kB"]
 
 
+def test_of_very_many_that_look_alike_a_few_are_named() -> None:
+    variants = [
+        Swept("s", {"n": n}, {"o": way}, seconds=n, metrics={"peak_memory_bytes": 1000.0})
+        for n in range(1, 2001)
+        for way in "xy"
+    ]
+    ranked = rank(variants)
+    assert {(each.ratio, each.pareto) for each in ranked} == {(1.0, True)}
+    page = registry.load_declared("reports", "sweep", SweepDocument).render(Sweep(ranked))
+    front = page.partition('id="front"')[2].partition('id="variants"')[0]
+    assert "s n=11, s n=12 and 1,988 more (equal)" in re.sub(r"<[^>]*>", "", front)
+    assert max(map(len, re.findall(r"<title>(.*?)</title>", front))) < 1000
+
+
 @pytest.fixture(scope="module")
 def browser() -> Any:
     yield from chromium.started()
