@@ -134,7 +134,7 @@ def tune(
         table()
         if wanted.files:
             older = [str(path) for path in wanted.files.values() if path.is_file()]
-            kept = f"; of an earlier command: {', '.join(older)}" if older else ""
+            kept = f"; from an earlier command there is still {', '.join(older)}" if older else ""
             notes.warn(f"nothing is chosen: there is no comparison to write{kept}")
     lines = [view.verdict_line(found)] if quiet else view.report_lines(found, str(output or ""))
     out.show_lines(lines, wanted.stdout)

@@ -311,7 +311,7 @@ def test_a_search_that_was_stopped_keeps_the_files_that_are_there(weighed: Any) 
     assert Path("tuned.toml").read_text() == before
     kept = "tuned.toml is as it was before: the search was stopped, and chose nothing"
     assert f"warning: {kept}\n" in stopped.err
-    older = "there is no comparison to write; of an earlier command: out.html\n"
+    older = "no comparison to write; from an earlier command there is still out.html\n"
     assert older in stopped.err
     ended = weighed(*TUNE, *files)
     assert ended.code == 0
