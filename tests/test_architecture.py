@@ -21,7 +21,7 @@ FOUND_BY_NAME = ("kernels", "scenarios", "reports")
 
 # A module or room imports only what stands in a line above its own, and its own room.
 LAYERS = (
-    "perfcli model errors units names blobs",
+    "perfcli model errors units names blobs decoding",
     "predict",
     "facts diff search stats storing",
     "machine frames",

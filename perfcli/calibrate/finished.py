@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from perfcli.decoding import decoder
 from perfcli.errors import PerfcliError
 from perfcli.machine.environment import Interpreter, cache_dir
 from perfcli.model import Target
@@ -41,10 +42,10 @@ def read_finished(path: Path, kind: type[T]) -> Iterator[T]:
         return
     except OSError as error:
         raise PerfcliError(f"can't read {path}: {error.strerror}") from error
-    decoder = msgspec.json.Decoder(kind)
+    known = decoder(kind)
     for line in lines:
         try:
-            yield decoder.decode(line)
+            yield known.decode(line)
         except msgspec.MsgspecError:
             continue
 

@@ -16,6 +16,7 @@ import msgspec
 from perfcli import __version__
 from perfcli.cluster.measuring import MeasureOrder, measure_here
 from perfcli.cluster.parcel import settle, unpack
+from perfcli.decoding import decode, decoder
 from perfcli.errors import PerfcliError, describe_unexpected
 from perfcli.machine import environment
 from perfcli.machine.own_code import hash_code
@@ -103,7 +104,7 @@ class Outcome(msgspec.Struct, frozen=True):
     results: tuple[TaskResult, ...] = ()
 
 
-_OUTCOME = msgspec.json.Decoder(Outcome)
+_OUTCOME = decoder(Outcome)
 
 
 def read_outcome(content: bytes) -> Outcome:
@@ -123,7 +124,7 @@ _describe_once = functools.cache(describe_software)
 def fill(order: bytes, archive: bytes | None) -> bytes:
     """Carry out an order where it arrives, and return its outcome: nothing is raised but what ends
     the process."""
-    asked = msgspec.json.decode(order, type=TaskRequest)
+    asked = decode(order, TaskRequest)
     if asked.software is not None and (unfit := _check(asked.requests[0], asked.software)):
         return msgspec.json.encode(Outcome(unfit=unfit))
     try:
@@ -185,7 +186,7 @@ def give_back(result: TaskResult, place: Path, root: str) -> TaskResult:
     """Return the result as if it had been compiled where the user's files lie."""
     texts = TaskResult(0, result.kind, result.message, result.detail, result.run)
     here, there = f"{place}{os.sep}".encode(), f"{root}{os.sep}".encode()
-    moved = msgspec.json.decode(msgspec.json.encode(texts).replace(here, there), type=TaskResult)
+    moved = decode(msgspec.json.encode(texts).replace(here, there), TaskResult)
     return msgspec.structs.replace(
         result, run=moved.run, message=moved.message, detail=moved.detail
     )

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from perfcli.decoding import decode, decoder
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, Mode, Scalar
 
@@ -116,7 +117,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return _points_decoder.decode(self.kernels)
 
 
-_points_decoder = msgspec.json.Decoder(list[Point])
+_points_decoder = decoder(list[Point])
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -201,8 +202,8 @@ class Known:
 
 
 _BEFORE_BODY = b',"entry":'
-_body_decoder = msgspec.json.Decoder(Entry)
-_decoder = msgspec.json.Decoder(Stored)
+_body_decoder = decoder(Entry)
+_decoder = decoder(Stored)
 
 
 def decode_entries(lines: bytes, where: str) -> list[Stored]:
@@ -231,7 +232,7 @@ def decode_entry(line: bytes, where: str) -> Stored:
 def check_format(text: bytes, kind: str, where: str) -> None:
     """Raise PerfcliError for a text that is not what is expected, or of a newer format."""
     try:
-        opening = msgspec.json.decode(text, type=_Opening)
+        opening = decode(text, _Opening)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PerfcliError(f"{where} is damaged: {error}") from error
     if opening.perfcli != kind or opening.format < 1:

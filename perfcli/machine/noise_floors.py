@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from perfcli.decoding import decode
 from perfcli.errors import PerfcliError
 from perfcli.machine import environment
 from perfcli.model import Machine, Scalar, TimeVerdict
@@ -206,14 +207,14 @@ class _Opening(msgspec.Struct):
 def _format(path: Path) -> int:
     """Return the format of a file of floors; 0 where it is none, or broken."""
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        opening = msgspec.json.decode(path.read_bytes(), type=_Opening)
+        opening = decode(path.read_bytes(), _Opening)
         return opening.format if opening.perfcli == KIND else 0
     return 0
 
 
 def _read(path: Path) -> ClassFile | None:
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        known = msgspec.json.decode(path.read_bytes(), type=ClassFile)
+        known = decode(path.read_bytes(), ClassFile)
         if (known.perfcli, known.format) == (KIND, FORMAT):
             return known
     return None

@@ -122,6 +122,8 @@ def _parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
     """
     import msgspec
 
+    from perfcli.decoding import convert
+
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -136,7 +138,7 @@ def _parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
         if strange:
             raise PerfcliError(f"{where}: no field is called {', '.join(sorted(strange))}")
         try:
-            knob = msgspec.convert(table, PerformanceKnob)
+            knob = convert(table, PerformanceKnob)
         except msgspec.ValidationError as error:
             raise PerfcliError(f"{where}: {error}") from error
         _check(knob, where)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from perfcli.decoding import decode
 from perfcli.errors import PerfcliError
 from perfcli.model import Target
 from perfcli.predict.calibration_files import (
@@ -144,7 +145,7 @@ _HOST = ("step", "launch", "operator")
 
 def _list_wrong_operators(operators: bytes) -> Iterator[str]:
     """Yield what is expected of a table of library operators, where it is not so."""
-    found = msgspec.json.decode(operators, type=_Operators)
+    found = decode(operators, _Operators)
     for name in _HOST:
         if name not in found.host_micros:
             yield f"operators.host_micros.{name}"
@@ -157,7 +158,7 @@ def _list_wrong_operators(operators: bytes) -> Iterator[str]:
 
 def _decode(data: bytes, name: str) -> Calibration:
     try:
-        head = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        head = decode(data, dict[str, msgspec.Raw])
         found = msgspec.json.decode(head.get("format", b"null"))
         if found is None:
             raise PerfcliError(
@@ -170,7 +171,7 @@ def _decode(data: bytes, name: str) -> Calibration:
                 "run perfcli calibrate again"
             )
         operators = bytes(head.pop("operators", b""))
-        known = msgspec.json.decode(msgspec.json.encode(head), type=Calibration)
+        known = decode(msgspec.json.encode(head), Calibration)
         return replace(known, operators=b"" if operators in (b"null", b"{}") else operators)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise PerfcliError(f"{name} is no calibration file: {error}") from error

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from perfcli.blobs import blob_id, unpack
+from perfcli.decoding import decode
 from perfcli.errors import PerfcliError
 from perfcli.model import BlobId, Bundle, Device, Mode, Run, Scalar
 
@@ -193,11 +194,11 @@ def read_header(path: Path) -> Header:
         line = file.readline(_HEADER_LIMIT).rstrip(b",\n")
     opening = _Opening()
     with suppress(msgspec.DecodeError, RecursionError):
-        opening = msgspec.json.decode(line + b"}", type=_Opening)
+        opening = decode(line + b"}", _Opening)
     if not opening.perfcli:  # laid out anew by some JSON tool
         opening = _open(path)
     _check_format(opening, path)
-    return msgspec.json.decode(opening.header, type=Header)
+    return decode(opening.header, Header)
 
 
 def is_cut_off(path: Path) -> bool:
@@ -246,7 +247,7 @@ def _open(path: Path) -> _File:
 
 def _parse(text: bytes, path: Path) -> _File:
     try:
-        file = msgspec.json.decode(text, type=_File)
+        file = decode(text, _File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PerfcliError(_not_a_run(path, text, error)) from error
     except RecursionError:
@@ -278,7 +279,7 @@ def _check_format(opening: _Opening, path: Path) -> None:
 
 def _decode(raw: msgspec.Raw, kind: type[T], path: Path) -> T:
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return decode(raw, kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise PerfcliError(f"{path} is a broken run: {error}; compile it again") from error
 

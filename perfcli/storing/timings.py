@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from perfcli import units
+from perfcli.decoding import decode
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, Measurement, Prepared, Round, SideName, StartPhase
 from perfcli.storing import store
@@ -196,7 +197,7 @@ def _read_opening(path: Path) -> _Opening | None:
     try:
         with path.open("rb") as file:
             line = file.readline(_HEADER_LIMIT)
-        given = msgspec.json.decode(line, type=dict[str, Any])
+        given = decode(line, dict[str, Any])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     base, head, created, id = (given.get(name) for name in ("base", "head", "created", "id"))
@@ -222,7 +223,7 @@ def _create(path: Path) -> BinaryIO:
 def _decode_header(line: bytes, path: Path) -> _Header:
     opening = _Kind()
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        opening = msgspec.json.decode(line, type=_Kind)
+        opening = decode(line, _Kind)
     if opening.perfcli != KIND or opening.format < 1:
         raise PerfcliError(f"{path} is not a measurement of perfcli")
     if opening.format > FORMAT:
@@ -231,14 +232,14 @@ def _decode_header(line: bytes, path: Path) -> _Header:
             "upgrade perfcli to read it"
         )
     try:
-        return msgspec.json.decode(line, type=_Header)
+        return decode(line, _Header)
     except msgspec.DecodeError as error:
         raise PerfcliError(f"{path} is a broken measurement: {error} in line 1") from error
 
 
 def _decode_line(line: bytes, number: int, path: Path) -> _Line:
     try:
-        return msgspec.json.decode(line, type=_Line)
+        return decode(line, _Line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PerfcliError(
             f"{path} is a broken measurement: {error} in line {number}; measure again"

@@ -21,6 +21,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from perfcli.decoding import decode
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import Bundle, Run
@@ -111,9 +112,7 @@ def read_bundle(
     """Return the run of a reply with its texts. Raises the error that ``failure`` makes where it is
     none."""
     try:
-        return Bundle(
-            msgspec.json.decode(run, type=Run), msgspec.json.decode(blobs, type=dict[str, str])
-        )
+        return Bundle(decode(run, Run), decode(blobs, dict[str, str]))
     except msgspec.DecodeError as error:
         raise failure(f"the worker sent a broken result ({error})") from error
 
@@ -223,7 +222,7 @@ class Channel:
         none."""
         line = self.receive()
         try:
-            return msgspec.json.decode(line, type=kind)
+            return decode(line, kind)
         except msgspec.DecodeError as error:
             raise self.failure(f"the worker sent what is not a reply ({error})") from error
 

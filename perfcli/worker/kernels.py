@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfcli.compile.binaries.cache import Compiled
+from perfcli.decoding import decode
 from perfcli.errors import WorkerFailed
 from perfcli.machine.environment import clean_environment
 from perfcli.machine.scratch import make_scratch
@@ -87,7 +88,7 @@ class _Worker(Held):
 
     def decoded(self, reply: _Reply, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(reply.found, type=kind)
+            return decode(reply.found, kind)
         except msgspec.DecodeError as error:
             raise self.failure(f"the worker sent a broken result ({error})") from error
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from perfcli.decoding import decode
 from perfcli.errors import OutOfMemory, PerfcliError
 from perfcli.model import Ask, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
@@ -140,7 +141,7 @@ class LiveWorker(Held):
 
     def _decoded(self, raw: msgspec.Raw, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(raw, type=kind)
+            return decode(raw, kind)
         except msgspec.DecodeError as error:
             raise self._open().failure(
                 f"the {self._side}'s worker sent a broken result ({error})"

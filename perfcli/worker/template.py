@@ -12,6 +12,7 @@ import msgspec
 
 from perfcli.blobs import pack
 from perfcli.compile.binaries.cache import Compiled
+from perfcli.decoding import decode, decoder
 from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
 from perfcli.model import (
     Bundle,
@@ -28,8 +29,8 @@ from perfcli.worker.roles import Made
 from perfcli.worker.starting import worker_environment
 from perfcli.worker.weighing import _add_work
 
-_TEXTS = msgspec.json.Decoder(dict[str, str])
-_RUN = msgspec.json.Decoder(Run)
+_TEXTS = decoder(dict[str, str])
+_RUN = decoder(Run)
 
 
 class WarmReply(Reply):
@@ -145,7 +146,7 @@ class TemplateProcess:
         except BaseException:
             self._end(request)
             raise
-        found = msgspec.json.decode(reply.kernels, type=list[Compiled])
+        found = decode(reply.kernels, list[Compiled])
         binaries = {text.source: made for text, made in zip(texts, found, strict=True)}
         joined = [(_join(facts, binaries.get(text.source)), text) for facts, text in kernels]
         if not weighs:

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from perfcli.blobs import unpack
+from perfcli.decoding import convert, decode
 from perfcli.errors import PerfcliError, wants_tracebacks
 from perfcli.facts.binary.sass import parse_annotated
 from perfcli.facts.occupancy import lower_bound_seconds
@@ -133,7 +134,7 @@ def _entry(kernel: KernelFacts, cache_dir: Path) -> Path:
 
 def _read(path: Path) -> tuple[LaunchWork | None, ...] | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=tuple[LaunchWork | None, ...])
+        return decode(path.read_bytes(), tuple[LaunchWork | None, ...])
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -183,4 +184,4 @@ def _round(work: LaunchWork) -> LaunchWork:
     plain = json.loads(
         json.dumps(dataclasses.asdict(work)), parse_float=lambda t: float(f"{float(t):.6g}")
     )
-    return msgspec.convert(plain, LaunchWork)
+    return convert(plain, LaunchWork)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from perfcli.decoding import decode
 from perfcli.errors import PerfcliError
 from perfcli.loading.references import Reference, parse_reference
 from perfcli.model import Bundle, CompileRequest, KernelFacts, KernelText, Run
@@ -251,7 +252,7 @@ def _give_back(bundle: Bundle, request: CompileRequest, revision: Revision) -> B
     text = msgspec.json.encode(replace(bundle.run, sources=sources))
     text = text.replace(own.encode(), f"{revision.root}{os.sep}".encode())
     run = replace(
-        msgspec.json.decode(text, type=Run),
+        decode(text, Run),
         scenario=request.scenario,
         variant=request.variant,
         script=request.script,

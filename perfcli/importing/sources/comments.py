@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from perfcli.decoding import decode
 from perfcli.model import Origin
 
 _NODE = re.compile(
@@ -60,7 +61,7 @@ def read_nodes(mapping: str) -> dict[str, set[str]]:
     """Return the names of the nodes that each kernel computes, from what torch records of them
     (``inductor_provenance_tracking_node_mappings``); empty where that can't be read."""
     try:
-        kernels = msgspec.json.decode(mapping or "{}", type=_Mapping).cppCodeToPost
+        kernels = decode(mapping or "{}", _Mapping).cppCodeToPost
     except (msgspec.DecodeError, RecursionError):
         return {}
     found: dict[str, set[str]] = {}

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from perfcli import units
+from perfcli.decoding import decoder
 from perfcli.errors import PerfcliError
 from perfcli.importing.traces.events import Event, TraceFile, decode_arguments
 from perfcli.importing.traces.recording import NO_SHAPE, Recording, Shape
@@ -81,11 +82,11 @@ class _MemoryArguments(msgspec.Struct, gc=False):
     total: float | None = msgspec.field(default=None, name="Total Allocated")
 
 
-_PLAIN_WORK = msgspec.json.Decoder(_PlainArguments)
-_WORK = msgspec.json.Decoder(_WorkArguments)
-_LAUNCH = msgspec.json.Decoder(_LaunchArguments)
-_TRITON = msgspec.json.Decoder(_TritonArguments)
-_MEMORY_CHANGE = msgspec.json.Decoder(_MemoryArguments)
+_PLAIN_WORK = decoder(_PlainArguments)
+_WORK = decoder(_WorkArguments)
+_LAUNCH = decoder(_LaunchArguments)
+_TRITON = decoder(_TritonArguments)
+_MEMORY_CHANGE = decoder(_MemoryArguments)
 
 
 def read_chrome_trace(path: Path) -> Recording:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from perfcli.decoding import decoder
 from perfcli.errors import PerfcliError
 from perfcli.importing.opening import CutOff, Readable, open_bounded
 
@@ -55,7 +56,7 @@ class Event(msgspec.Struct, gc=False):
     """Not decoded: see ``decode_arguments``."""
 
 
-_DECODER = msgspec.json.Decoder(list[Event])
+_DECODER = decoder(list[Event])
 _PATIENT = json.JSONDecoder(strict=False)
 
 

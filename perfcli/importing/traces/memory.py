@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from perfcli import units
+from perfcli.decoding import decode
 from perfcli.errors import PerfcliError
 from perfcli.importing.opening import CutOff, open_bounded
 
@@ -84,7 +85,7 @@ def read_snapshot(path: Path) -> MemorySeen:
     if len(text) > _MOST_BYTES:
         raise PerfcliError(f"{path} is larger than {units.size(_MOST_BYTES)}")
     try:
-        snapshot = msgspec.json.decode(text, type=_Snapshot)
+        snapshot = decode(text, _Snapshot)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise PerfcliError(f"{path} is not a memory snapshot: {error}") from error
     held = Counter[int]()
