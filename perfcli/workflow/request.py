@@ -365,6 +365,8 @@ def _check_revision(reference: Reference, given: Collection[str], inputs: Sequen
     """Raise PerfcliError for a file at a revision as for one that is here."""
     asked = read_inputs(inputs)
     text = read_text(reference)
+    if not text:
+        return
     try:
         check_builder(reference.path, reference.name, given, asked, text)
     except PerfcliError as error:

@@ -23,6 +23,8 @@ COMMIT_DIGITS = 12
 # A gate in a git hook is told of the hook's repository by these; all else is the user's settings.
 _HOOKS = ("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "COMMON_DIR", "PREFIX")
 _KIND = "revision-"
+_LINK_MODE = "120000"
+"""What git calls a symbolic link."""
 _OF_A_HOOK = frozenset(f"GIT_{name}" for name in _HOOKS)
 
 
@@ -164,11 +166,14 @@ def check_tracked(file: Path, name: str, root: Path, commit: str) -> None:
 
 
 def read_tracked(file: Path, name: str, folder: Path) -> bytes:
-    """Return the text of a file in a revision of the repository around ``folder``. Raises
-    PerfcliError where it has none."""
+    """Return the text of a file in a revision of the repository around ``folder``; empty for a
+    symbolic link, of which git has nothing but where it leads. Raises PerfcliError where there is
+    no such file."""
     root, commit = find_commit(name, folder)
     check_tracked(file, name, root, commit)
     path = (file.parent.resolve() / file.name).relative_to(root.resolve()).as_posix()
+    if run_git(root, ("ls-tree", commit, "--", path)).stdout.startswith(_LINK_MODE):
+        return b""
     return bytes(run_git(root, ("cat-file", "blob", f"{commit}:{path}"), text=False).stdout)
 
 

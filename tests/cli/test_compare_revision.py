@@ -132,6 +132,15 @@ def test_nothing_is_left_behind(
     assert "perfcli-revision" not in result.err
 
 
+def test_a_link_is_the_file_that_it_leads_to(
+    perfcli: Any, revisions: tuple[str, str], texts: dict[str, str]
+) -> None:
+    Path("link.py").symlink_to("model.py")
+    commit("Link")
+    assert perfcli("run", "link.py:block@HEAD").code == 0
+    assert list(texts.values()) == ["def block(): return 2\n"]
+
+
 def test_a_submodule_has_the_files_of_that_revision(
     perfcli: Any, revisions: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
