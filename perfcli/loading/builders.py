@@ -365,12 +365,9 @@ def _check_parameters(
     place: str, function: ast.FunctionDef, given: Mapping[str, Scalar], tree: ast.Module
 ) -> None:
     """Raise PerfcliError, as when the file runs, for a parameter that a function does not have, and
-    for a value that is not of the type of its default. What decorators or assignments make of the
-    function is not known."""
-    stored = (n for n in ast.walk(tree) if isinstance(n, ast.Name | ast.Global))
-    again = any(
-        function.name in getattr(n, "names", ()) or _is_stored(n, function.name) for n in stored
-    )
+    for a value that is not of the type of its default. What decorators, assignments or
+    imports make of the function is not known."""
+    again = any(_binds(node, function.name) for node in ast.walk(tree))
     if again or function.decorator_list:
         return
     known = _list_defaults(function)
@@ -383,7 +380,12 @@ def _check_parameters(
             convert_typed(name, value, Parameter(default))
 
 
-def _is_stored(node: ast.AST, name: str) -> bool:
+def _binds(node: ast.AST, name: str) -> bool:
+    """Return whether a part of the text gives a name a meaning, or may, other than by ``def``."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return any((alias.asname or alias.name) == name for alias in node.names)
+    if isinstance(node, ast.Global):
+        return name in node.names
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 

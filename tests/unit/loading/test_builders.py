@@ -196,6 +196,7 @@ def test_a_parameter_that_the_text_shows_to_be_wrong(
         BLOCK.replace("rows: int", "row: int"),
         "import functools\n" + BLOCK + "block = functools.partial(block, 1)\n",
         "import torch\n@torch.no_grad()\n" + BLOCK,
+        BLOCK + "if True:\n    from fast import faster as block\n",
     ],
 )
 def test_a_parameter_that_the_text_leaves_open(text: str, tmp_path: Path) -> None:
