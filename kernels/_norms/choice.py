@@ -112,17 +112,22 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     few = _few_rows(problem, target)
     if (short := _short(problem, target)) is not None:
         return short, f"short rows, {short.rows} to a block"
-    found = None if few else _entry(RESIDUAL, problem)
-    narrow = found is not None and _is_narrow(problem, target, _fit(problem, found.blocks))
-    if has_residual(problem) and not has_mean(problem) and not narrow:
+    small = None
+    if has_residual(problem) and not has_mean(problem):
+        found = None if few else _entry(RESIDUAL, problem)
         if found is not None:
             blocks = found.blocks
             if blocks.variant == "register-tiled" and _peels(problem):
                 blocks = replace(blocks, variant="peeled")
-            return _fit(problem, blocks), _describe_entry(found)
+            blocks = _fit(problem, blocks)
+            if not _is_narrow(problem, target, blocks):
+                return blocks, _describe_entry(found)
+            small = _small(problem, target)
     elif few and row_bytes(problem) <= 64 * KIB:
         return _one_block(problem), "few rows: each in one block of as many threads as there are"
-    elif not few and (small := _small(problem, target)) is not None:
+    elif not few:
+        small = _small(problem, target)
+    if small is not None:
         return small, "the smallest blocks that hold a row in few tiles"
     source = (FEW if few else LONG).source
     return _cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
