@@ -13,7 +13,7 @@ from perfcli.stats.change_points import find_shifts
 from perfcli.stats.drift import measure_drift
 
 Verdict = Literal["worse", "better", "same", "unsure"]
-EQUAL = 1e-9
+_EQUAL = 1e-9
 """Estimates are sums of floats, whose order may differ."""
 
 
@@ -61,7 +61,7 @@ def find_changes(series: Series) -> list[Turning]:
         return [
             Turning(series, index, values[index - 1], values[index])
             for index in range(1, len(values))
-            if not math.isclose(values[index - 1], values[index], rel_tol=EQUAL)
+            if not math.isclose(values[index - 1], values[index], rel_tol=_EQUAL)
         ]
     shifts = find_shifts([math.log(value) for value in values])
     return [

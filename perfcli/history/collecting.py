@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections import defaultdict
@@ -16,7 +15,6 @@ from typing import Any
 
 from perfcli.diff.compare import gather_evidence
 from perfcli.errors import PerfcliError
-from perfcli.history.changes import EQUAL
 from perfcli.history.commits import describe_commit
 from perfcli.history.entry import Entry, Point, Subject, encode_points
 from perfcli.loading import registry
@@ -200,9 +198,7 @@ def _list_estimates(
         return
     constants = step["constants"]
     # Equal code gives equal numbers, whatever it was compared with.
-    seconds, alone = step["seconds"], step.get("alone_seconds")
-    if alone and not math.isclose(seconds, alone, rel_tol=EQUAL):
-        seconds = alone
+    seconds = step.get("alone_seconds") or step["seconds"]
     yield Point("estimated", STEP, ESTIMATED, seconds, constants, step["low"], step["high"])
     sums: dict[str, float] = defaultdict(float)
     for kernel in kernels:
