@@ -12,6 +12,7 @@ from perfcli import units
 from perfcli.diff.metrics import totals
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry
+from perfcli.loading.references import name_missing
 from perfcli.model import Run, Swept
 from perfcli.predict.step import estimate_step
 from perfcli.sweep.devices import Devices
@@ -139,7 +140,7 @@ def _check_there(scenario: str) -> None:
     if reference.kind == "scenario":
         registry.scenario(scenario)
     elif reference.path and not reference.revision and not Path(reference.path).is_file():
-        raise PerfcliError(f"there is no file {reference.path}")
+        raise PerfcliError(name_missing(Path(reference.path), reference.path))
 
 
 def _begin(point: SweepPoint, job: Job | None = None) -> Swept:
