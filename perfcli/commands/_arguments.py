@@ -258,7 +258,8 @@ def read_needs(texts: Sequence[str]) -> Needs:
     PerfcliError."""
     from perfcli.worker.needs import Needs
 
-    memory, binary = {}, set()
+    memory: dict[str, int] = {}
+    binary: set[str] = set()
     for text in texts:
         scenario, _, size = text.rpartition("=")
         found = _SIZE.fullmatch(size.strip())
@@ -266,8 +267,7 @@ def read_needs(texts: Sequence[str]) -> Needs:
             raise PerfcliError(f"--memory is a size, 4GiB or SCENARIO=64GB, not {text!r}")
         unit = found["unit"].upper()
         memory[scenario] = int(float(found["number"]) * _BYTES[unit])
-        if unit.endswith("IB"):
-            binary.add(scenario)
+        (binary.add if unit.endswith("IB") else binary.discard)(scenario)
     return Needs(memory, frozenset(binary))
 
 
