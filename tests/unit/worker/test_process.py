@@ -344,6 +344,12 @@ def test_memory_is_told_in_the_units_that_were_typed(
     assert said in str(refused)
 
 
+def test_a_size_that_is_typed_anew_has_its_own_units() -> None:
+    needs = read_needs(["64GiB", "64GB"])
+    assert needs == read_needs(["64GB"])
+    assert needs.binary == frozenset()
+
+
 # --- two at once -----------------------------------------------------------------------------
 
 
