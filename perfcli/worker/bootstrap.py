@@ -26,13 +26,16 @@ def _load_perfcli() -> None:
 def _keep_bytecode() -> None:
     """Keep bytecode in perfcli's own cache where torch has none beside its files and may get none:
     many images set PYTHONDONTWRITEBYTECODE, and importing torch then takes 11 s instead of 3
-    (torch 2.11, Python 3.12, the host of an H200, 2026-11-23)."""
+    (torch 2.11, Python 3.12, the host of an H200, 2026-11-23). Another process that may write, and
+    imports torch alone, leaves none beside Inductor's files, which are the most: theirs decides."""
     from perfcli.machine.environment import cache_dir
 
     torch = importlib.util.find_spec("torch")
     if torch is None or torch.origin is None or sys.pycache_prefix is not None:
         return
-    beside = Path(importlib.util.cache_from_source(torch.origin))
+    inductor = Path(torch.origin).parent / "_inductor" / "compile_fx.py"
+    source = inductor if inductor.exists() else Path(torch.origin)
+    beside = Path(importlib.util.cache_from_source(str(source)))
     stays_without = sys.dont_write_bytecode or not os.access(beside.parent.parent, os.W_OK)
     if stays_without and not beside.exists():
         sys.pycache_prefix = str(cache_dir() / "bytecode")

@@ -99,26 +99,33 @@ import sys
 sys.path[:0] = sys.argv[1:]
 import bootstrap
 bootstrap._keep_bytecode()
-import torch
 """
 
 
-@pytest.mark.parametrize("kept_beside", [False, True])
-def test_bytecode_of_torch_is_kept_where_none_is_written_beside_it(
-    tmp_path: Path, kept_beside: bool
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [("", "cache"), ("import torch", "cache"), ("import torch._inductor.compile_fx", "site")],
+)
+def test_bytecode_of_torch_is_kept_where_inductors_is_not_written_beside_it(
+    tmp_path: Path, written: str, kept: str
 ) -> None:
-    package = tmp_path / "site" / "torch"
+    package = tmp_path / "site" / "torch" / "_inductor"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    command = [sys.executable, "-c", IMPORTING]
-    command += [str(tmp_path / "site"), str(BOOTSTRAP.parent), str(BOOTSTRAP.parents[2])]
+    for each in (
+        package.parent / "__init__.py",
+        package / "__init__.py",
+        package / "compile_fx.py",
+    ):
+        each.write_text("")
+    folders = [str(tmp_path / "site"), str(BOOTSTRAP.parent), str(BOOTSTRAP.parents[2])]
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    if kept_beside:
-        subprocess.run(command, env=environment, check=True)
-    subprocess.run(command, env=environment | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
-    found = {
-        path.relative_to(tmp_path).parts[0]
-        for path in tmp_path.rglob("__init__.*.pyc")
-        if path.parent.name == "__pycache__" or path.parent.name == "torch"
-    }
-    assert found == ({"site"} if kept_beside else {"cache"})
+
+    def run(program: str, **variables: str) -> None:
+        command = [sys.executable, "-c", program, *folders]
+        subprocess.run(command, env=environment | variables, check=True)
+
+    run(f"import sys\nsys.path[:0] = sys.argv[1:]\n{written}")
+    worker = f"{IMPORTING}import torch._inductor.compile_fx"
+    run(worker, PYTHONDONTWRITEBYTECODE="1")
+    found = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("compile_fx.*.pyc")}
+    assert found == {kept}
