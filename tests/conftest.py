@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -24,12 +26,14 @@ gc.disable()
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Runs before xdist's, which starts the workers."""
+    # As `make test` does: hundreds of processes import torch, and would parse it each time.
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        sys.dont_write_bytecode = False
     if processes := getattr(session.config.option, "numprocesses", None):
         rewrite_asserts(session.config, processes)
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
     gc.freeze()
     gc.enable()
 
