@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from perfcli.calibrate.corpus import _bytes_of
 from perfcli.calibrate.measuring import _TimedCase
@@ -171,6 +170,8 @@ def fit_constants(
 ) -> dict[str, float]:
     """Return the constants with which estimates fit the samples best. ``drawn`` says how strongly
     they are drawn to those of ``start``."""
+    from scipy.optimize import least_squares
+
     names = [name for name in start.constants if name not in _FIXED]
     origin = np.log([start.constants[name] for name in names])
     measured = np.log(samples.micros)

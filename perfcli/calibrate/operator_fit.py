@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from perfcli.model import OperatorWork, Target
 from perfcli.model.kernel_work import TimedOperator
@@ -160,6 +159,8 @@ def _fit_constants(
 ) -> dict[str, float]:
     if len(calls) < _FEWEST_TO_FIT:
         return dict(start)
+    from scipy.optimize import least_squares
+
     names = list(start)
     origin = np.log([start[name] for name in names])
     measured = np.log([each.micros for each in calls])

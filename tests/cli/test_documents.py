@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pandas
 import pytest
 from cli.conftest import Perfcli
 from handmade import run as make_run
@@ -235,6 +234,8 @@ def test_the_first_of_several_is_the_base_of_each(perfcli: Perfcli) -> None:
 
 
 def test_groups_of_all_runs_as_a_table(perfcli: Perfcli) -> None:
+    import pandas
+
     perfcli(*WORSE)
     base, head = runs()
     assert perfcli("report", base, base, head, "--csv", "all.csv").code == 1

@@ -6,7 +6,6 @@ import io
 import json
 from pathlib import Path
 
-import pandas
 import pytest
 from cli.conftest import MAX_READS, Perfcli
 
@@ -34,6 +33,8 @@ def test_names_are_used_once_and_an_empty_table_keeps_its_types() -> None:
 
 
 def test_runs(perfcli: Perfcli) -> None:
+    import pandas
+
     perfcli("run", "softmax", "-p", "rows=128", "-q")
     result = perfcli("runs", "--json", "runs.json", "--csv", "-", "--parquet", "runs.parquet")
     (stored,) = json.loads(Path("runs.json").read_text())["runs"]
@@ -48,6 +49,8 @@ def test_runs(perfcli: Perfcli) -> None:
 
 
 def test_a_comparison_and_its_kernels(perfcli: Perfcli) -> None:
+    import pandas
+
     given = ("softmax", "-b", "max_autotune=true", "--csv", "groups.csv", "--parquet", "g.parquet")
     perfcli("compare", *given, "--json", "c.json")
     groups = json.loads(Path("c.json").read_text())["groups"]
@@ -61,6 +64,8 @@ def test_a_comparison_and_its_kernels(perfcli: Perfcli) -> None:
 
 
 def test_kernels_findings_and_lines(perfcli: Perfcli) -> None:
+    import pandas
+
     perfcli("run", "softmax", "--csv", "kernels.csv", "--json", "run.json")
     kernels = json.loads(Path("run.json").read_text())["run"]["kernels"]
     frame = pandas.read_csv("kernels.csv", index_col="number")
@@ -95,6 +100,8 @@ def test_kernels_findings_and_lines(perfcli: Perfcli) -> None:
 def test_a_listing_is_that_of_json(
     perfcli: Perfcli, given: tuple[str, ...], listed: str, names: dict[str, str]
 ) -> None:
+    import pandas
+
     result = perfcli(*given, "--json", "all.json", "--csv", "-")
     assert result.code == 0
     expected = json.loads(Path("all.json").read_text())[listed]
@@ -105,6 +112,8 @@ def test_a_listing_is_that_of_json(
 
 
 def test_measured_tables(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import pandas
+
     monkeypatch.setenv("PERFCLI_CACHE_DIR", str(tmp_path / "cache"))
     given = ("kernels", "bench", "softmax", "--json", "b.json", "--csv", "b.csv")
     assert perfcli(*given, "-p", "rows=64", "--against", "eager").code == 0

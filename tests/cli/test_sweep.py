@@ -10,7 +10,6 @@ from typing import Any
 
 import chromium
 import handmade
-import pandas
 import pytest
 from cli.conftest import Perfcli
 
@@ -183,6 +182,8 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
 
 
 def test_its_tables_and_its_page(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pandas
+
     monkeypatch.setenv("PERFCLI_FAKE", "weighed")
     written = ("--csv", "s.csv", "--parquet", "s.parquet", "--html", "s.html")
     assert perfcli("sweep", "softmax", *LISTS, *written).code == 0

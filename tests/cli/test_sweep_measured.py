@@ -9,7 +9,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pandas
 import pytest
 from cli.conftest import Perfcli
 
@@ -48,6 +47,8 @@ def read(path: str = "sweep.json") -> list[dict[str, Any]]:
 
 
 def test_the_ratio_is_the_planted_one_and_found_again(perfcli: Perfcli) -> None:
+    import pandas
+
     written = ("--json", "sweep.json", "--csv", "s.csv", "--html", "s.html")
     result = perfcli(*CPU, *written)
     assert (result.code, result.out.splitlines()[0]) == (0, "4 variants: 4 compiled; 4 measured")

@@ -15,11 +15,6 @@ from typing import Any
 import pytest
 from handmade_triton import KERNEL
 
-pytest.importorskip("torch")
-
-from torch._inductor.async_compile import AsyncCompile
-from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-
 from perfcli.compile.binaries import ahead
 from perfcli.compile.binaries.ahead import BinariesAhead
 from perfcli.compile.binaries.pool import KernelPool
@@ -29,6 +24,16 @@ from perfcli.errors import CompileFailed
 from perfcli.machine import targets
 
 pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def inductor() -> SimpleNamespace:
+    """Two of its classes, imported once a test needs them: that takes seconds."""
+    pytest.importorskip("torch")
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    return SimpleNamespace(AsyncCompile=AsyncCompile, CachingAutotuner=CachingAutotuner)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +48,7 @@ def kernel(text: str) -> CapturedKernel:
 
 
 def load(
-    made: BinariesAhead, monkeypatch: pytest.MonkeyPatch, look: Path, *texts: str
+    inductor: Any, made: BinariesAhead, monkeypatch: pytest.MonkeyPatch, look: Path, *texts: str
 ) -> list[int]:
     """How many binaries there are whenever a kernel is loaded, which is when it is launched first:
     it has two launch configurations."""
@@ -51,17 +56,19 @@ def load(
 
     def make(_its: object, name: str, source: str, **_options: object) -> Any:
         tuner = SimpleNamespace(source=source, inductor_meta={"kernel_name": name})
-        CachingAutotuner.precompile(tuner, warm_cache_only=False)
+        inductor.CachingAutotuner.precompile(tuner, warm_cache_only=False)
         return tuner
 
     def count(_tuner: object, warm_cache_only: bool = True) -> None:
         assert not warm_cache_only
         counted.append(len(list(look.glob("*/*.cubin"))))
 
-    monkeypatch.setattr(AsyncCompile, "triton", make)
-    monkeypatch.setattr(CachingAutotuner, "precompile", count)
+    monkeypatch.setattr(inductor.AsyncCompile, "triton", make)
+    monkeypatch.setattr(inductor.CachingAutotuner, "precompile", count)
     with made.loading():
-        tuners = [AsyncCompile().triton("double", text, device_str="cuda") for text in texts]
+        tuners = [
+            inductor.AsyncCompile().triton("double", text, device_str="cuda") for text in texts
+        ]
         assert counted == []
         for tuner in tuners:
             tuner.precompile()  # as its first launch does
@@ -70,44 +77,51 @@ def load(
 
 
 def test_a_kernel_is_loaded_once_its_binary_is_there(
-    caches: Path, monkeypatch: pytest.MonkeyPatch
+    inductor: Any, caches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = BinariesAhead(1, targets.get("h200"))
     try:
         made.submit(kernel(KERNEL))
-        assert load(made, monkeypatch, caches / "triton", KERNEL) == [2]
+        assert load(inductor, made, monkeypatch, caches / "triton", KERNEL) == [2]
     finally:
         made.close()
 
 
 def test_a_kernel_that_nobody_compiles_ahead_is_loaded_at_once(
+    inductor: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loaded: list[object] = []
-    monkeypatch.setattr(AsyncCompile, "triton", lambda *_: CachingAutotuner.precompile("kernel"))
-    monkeypatch.setattr(CachingAutotuner, "precompile", loaded.append)
+    monkeypatch.setattr(
+        inductor.AsyncCompile, "triton", lambda *_: inductor.CachingAutotuner.precompile("kernel")
+    )
+    monkeypatch.setattr(inductor.CachingAutotuner, "precompile", loaded.append)
     made = BinariesAhead(1, targets.get("h200"))
     try:
         with made.loading():
-            AsyncCompile().triton("double", KERNEL)
+            inductor.AsyncCompile().triton("double", KERNEL)
         assert loaded == ["kernel"]
     finally:
         made.close()
 
 
-def test_a_kernel_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_cannot_be_loaded_is_named(
+    inductor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_tuner: object) -> None:
         raise ValueError("no registers\nat all")
 
     tuner: Any = SimpleNamespace(inductor_meta={"kernel_name": "double"})
-    monkeypatch.setattr(AsyncCompile, "triton", lambda *_: CachingAutotuner.precompile(tuner))
-    monkeypatch.setattr(CachingAutotuner, "precompile", fail)
+    monkeypatch.setattr(
+        inductor.AsyncCompile, "triton", lambda *_: inductor.CachingAutotuner.precompile(tuner)
+    )
+    monkeypatch.setattr(inductor.CachingAutotuner, "precompile", fail)
     made = BinariesAhead(1, targets.get("h200"))
     made._begun[KERNEL.strip()] = (kernel(KERNEL).definition, Future())
     made._begun[KERNEL.strip()][1].set_result(True)
     try:
         with made.loading():
-            AsyncCompile().triton("double", KERNEL)
+            inductor.AsyncCompile().triton("double", KERNEL)
         said = "Inductor could not compile double: ValueError: no registers$"
         with pytest.raises(CompileFailed, match=said):
             tuner.precompile()
@@ -117,7 +131,7 @@ def test_a_kernel_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("of", ["ahead", "pool"])
 def test_binaries_are_named_by_the_assembler_that_inductor_has_not_chosen_yet(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of: str
+    inductor: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of: str
 ) -> None:
     """Inductor names them so: it generates code before it chooses."""
     from torch._inductor.runtime import compile_tasks
@@ -145,7 +159,7 @@ def test_binaries_are_named_by_the_assembler_that_inductor_has_not_chosen_yet(
 
 
 def test_what_another_process_compiles_is_waited_for(
-    caches: Path, monkeypatch: pytest.MonkeyPatch
+    inductor: Any, caches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held, then let go when the kernel is to be loaded: only then it is compiled here."""
     left: list[bool] = []
@@ -167,20 +181,20 @@ def test_what_another_process_compiles_is_waited_for(
         assert work.result(60) is False
         assert not list((caches / "triton").glob("*/*.cubin"))
         claim.close()
-        assert load(made, monkeypatch, caches / "triton", KERNEL) == [2]
+        assert load(inductor, made, monkeypatch, caches / "triton", KERNEL) == [2]
         assert left == [True]
     finally:
         made.close()
 
 
 def test_a_process_that_dies_keeps_nobody_waiting(
-    caches: Path, monkeypatch: pytest.MonkeyPatch
+    inductor: Any, caches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ahead, "keep_binaries", lambda *_: os._exit(1))
     made = BinariesAhead(1, targets.get("h200"))
     try:
         made.submit(kernel(KERNEL))
         made.submit(kernel(KERNEL.replace("* 2", "* 3")))
-        assert load(made, monkeypatch, caches / "triton", KERNEL) == [0]
+        assert load(inductor, made, monkeypatch, caches / "triton", KERNEL) == [0]
     finally:
         made.close()

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import wilcoxon
 
 from perfcli.model import Turn
 from perfcli.stats import paired
@@ -75,6 +74,8 @@ def test_counting_finds_what_listing_finds(n: int, digits: int) -> None:
 
 @pytest.mark.parametrize("n", [6, 17, 40])
 def test_the_interval_is_where_scipy_stops_rejecting(n: int) -> None:
+    from scipy.stats import wilcoxon
+
     base, head = noisy(n, 0.02, seed=n)
     logs = paired._log_ratios(base, head)
     made = paired.compare(base, head)

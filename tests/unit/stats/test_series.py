@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from scipy.stats import ttest_1samp
 
 from perfcli.model import Round, Turn
 from perfcli.stats import paired, series
@@ -42,6 +41,8 @@ def test_one_pair_is_judged_over_its_rounds() -> None:
 
 
 def test_few_pairs_have_the_t_interval_of_scipy() -> None:
+    from scipy.stats import ttest_1samp
+
     made = pairs(4, 0.01)
     expected = ttest_1samp(series._estimate_pairs(made.logs, made.processes), 0.0)
     low, high = expected.confidence_interval(0.95)
@@ -102,6 +103,8 @@ def drifting(rounds: int, seed: int, *, swing: float) -> RoundSeconds:
 
 
 def test_many_rounds_of_one_pair_are_judged_by_stretches_of_time() -> None:
+    from scipy.stats import ttest_1samp
+
     made = pairs(1, 0.0, each=400)
     found = series.estimate(made)
     parts = [paired._location(made.logs[i : i + 50]) for i in range(0, 400, 50)]
@@ -165,6 +168,8 @@ def one_pair(logs: list[float]) -> RoundSeconds:
 
 
 def test_p_is_of_the_test_that_belongs_to_the_interval() -> None:
+    from scipy.stats import ttest_1samp
+
     logs = [0.01 * math.sin(n * n) + 0.003 for n in range(64)]
     assert series._p_value(one_pair(logs[:63])) == pytest.approx(paired._p_value(logs[:63]))
     means = [paired._location(logs[n : n + 8]) for n in range(0, 64, 8)]
