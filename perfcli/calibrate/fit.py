@@ -174,21 +174,31 @@ def fit_constants(
 
     names = [name for name in start.constants if name not in _FIXED]
     origin = np.log([start.constants[name] for name in names])
+    highest = origin + np.log(_FARTHEST)
     measured = np.log(samples.micros)
     if drawn is None:
         drawn = _DRAWN if start.derived else _DRAWN_HOME
     pull = drawn * len(measured) ** 0.5
     weight = np.ones(len(measured)) if weights is None else weights
 
-    def miss(point: Any) -> Any:
-        constants = {**start.constants, **dict(zip(names, np.exp(point), strict=True))}
+    def miss(points: Any) -> Any:
+        """Return what estimates miss: a row for each of several points, which is much faster."""
+        values = np.exp(points).T[..., None]
+        constants = {**start.constants, **dict(zip(names, values, strict=True))}
         _, micros = estimate_micros(samples, constants, start)
-        return np.concatenate([(np.log(micros) - measured) * weight, pull * (point - origin)])
+        return np.hstack([(np.log(micros) - measured) * weight, pull * (points - origin)])
+
+    def slopes(point: Any) -> Any:
+        steps = np.sqrt(np.finfo(float).eps) * np.maximum(1, np.abs(point))
+        steps = np.where(point + steps > highest, -steps, steps)
+        at = miss(np.vstack([point, point + np.diag(steps)]))
+        return ((at[1:] - at[0]) / steps[:, None]).T
 
     found = least_squares(
-        miss,
+        lambda point: miss(point[None])[0],
         origin,
-        bounds=(origin - np.log(_FARTHEST), origin + np.log(_FARTHEST)),
+        jac=slopes,
+        bounds=(origin - np.log(_FARTHEST), highest),
         loss="soft_l1",
         f_scale=_OUTLIER,
         max_nfev=25,
