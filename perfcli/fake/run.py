@@ -7,6 +7,7 @@ into one that spills, unless ``triton.mix_order_reduction`` is off, which makes 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -186,8 +187,14 @@ def _line(number: int, local_loads: int) -> LineCounts:
 
 
 def _keep(text: str, blobs: dict[str, str]) -> str:
-    blobs[blob_id(text)] = pack(text)
-    return blob_id(text)
+    name, packed = _pack_once(text)
+    blobs[name] = packed
+    return name
+
+
+@functools.lru_cache(4096)
+def _pack_once(text: str) -> tuple[str, str]:
+    return blob_id(text), pack(text)
 
 
 _MAX_READS = "triton.mix_order_reduction_max_reads"

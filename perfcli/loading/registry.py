@@ -6,6 +6,7 @@ The core never imports these packages by name: ``scenarios/gqa_transformer.py`` 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -41,8 +42,13 @@ EXPECTED = (
 
 def names(package: str) -> list[str]:
     """Return public names of what the files of ``perfcli.<package>`` declare, sorted."""
-    path = import_module(f"perfcli.{package}").__path__
-    return sorted(public(m.name) for m in iter_modules(path) if not m.name.startswith("_"))
+    return list(_list_names(*import_module(f"perfcli.{package}").__path__))
+
+
+@functools.cache
+def _list_names(*folders: str) -> tuple[str, ...]:
+    found = (m.name for m in iter_modules(folders))
+    return tuple(sorted(public(name) for name in found if not name.startswith("_")))
 
 
 def load_declared(package: str, name: str, kind: type[Declared]) -> Declared:
