@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -128,10 +128,10 @@ def _here(request: CompileRequest) -> CompileRequest:
     return replace(request, folder=request.folder or os.getcwd())
 
 
-def make_request(cache_dir: Path) -> CompileRequest:
-    """What a fork for an H100 is prepared for that compiles nothing by itself."""
-    target = targets.get(USUAL)
-    return CompileRequest("", {}, None, Variant(""), "cuda", target, cache_dir=str(cache_dir))
+def make_request(cache_dir: Path, device: Literal["cuda", "cpu"] = "cuda") -> CompileRequest:
+    """What a fork for an H100, or for the CPU, is prepared for that compiles nothing by itself."""
+    target = targets.get(USUAL) if device == "cuda" else None
+    return CompileRequest("", {}, None, Variant(""), device, target, cache_dir=str(cache_dir))
 
 
 @contextlib.contextmanager

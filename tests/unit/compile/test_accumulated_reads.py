@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from warm import WarmProcess, make_request
 
 from perfcli.model import Run
 
@@ -15,6 +14,7 @@ Compile = Callable[..., Run]
 pytestmark = pytest.mark.torch
 NAME = "patch.accumulated_reads_size"
 TENSOR = 64 * 64 * 4
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def test_a_running_sum_holds_a_few_terms_at_a_time(compile_run: Compile) -> None:
@@ -55,51 +55,12 @@ def test_what_needs_no_more_memory_is_fused(compile_run: Compile, name: str) -> 
     assert NAME not in limited.counters
 
 
-RUN = """
-import json, sys
-import torch
-import torch._inductor.config as inductor
-from perfcli.compile.patches import installed
-inductor.fx_graph_cache = False
-inductor.compile_threads = 1
-torch._functorch.config.enable_autograd_cache = False
-
-def accumulate(x, weight):
-    total = x
-    for _ in range(7):
-        x = x @ weight
-        total = total + x
-    return total, total.amax(-1)
-
-x, weight = torch.randn(33, 33), torch.randn(33, 33) * 33**-0.5
-x[3, 4], x[5, 6], x[7, 8] = float("nan"), float("inf"), float("-inf")
-found = []
-for limit in (None, 4 * 33 * 33 * 4, None):
-    torch._dynamo.reset()
-    undo = installed.install("patch.accumulated_reads_size", limit)
-    with torch.no_grad():
-        results, (code,) = torch._inductor.utils.run_and_get_code(
-            torch.compile(accumulate), x, weight
-        )
-    acted = installed.counters()
-    undo()
-    wide = accumulate(x.double(), weight.double())
-    close = [
-        torch.allclose(a.double(), b, rtol=1e-4, atol=1e-4, equal_nan=True)
-        for a, b in zip(results, wide)
-    ]
-    found.append([all(close), bool(acted), code])
-print(json.dumps(found))
-"""
-
-
-def test_results_are_those_of_float64_and_undone_it_leaves_nothing() -> None:
+def test_results_are_those_of_float64_and_undone_it_leaves_nothing(
+    warm_process: WarmProcess, cache_of_the_run: Path
+) -> None:
     """Run on the CPU, with NaN and infinities: compiled without, with, and again without it."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RUN], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    plain, limited, again = json.loads(done.stdout.splitlines()[-1])
+    request = make_request(cache_of_the_run, "cpu")
+    plain, limited, again = warm_process.call(request, FIXTURES / "accumulated_results.py")
     assert [each[:2] for each in (plain, limited, again)] == [
         [True, False],
         [True, True],
