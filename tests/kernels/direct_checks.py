@@ -1,13 +1,11 @@
 """Checks of who gets a call of an operator: its kernels at once, or torch's dispatcher, where
 anything else could have a say. The operator is one of torch's own products on the CPU.
 
-test_operators.py starts it in a process of its own. Prints a line of JSON per check: its name, and
-what went wrong (empty: nothing)."""
+test_operators.py calls it in a process of its own that has torch imported
+(``warm.WarmProcess.call``)."""
 
 from __future__ import annotations
 
-import json
-import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -213,11 +211,15 @@ def transforms() -> str:
 
 CHECKS = (at_once, gradients, with_a_say, traced, tensors, transforms)
 
-if __name__ == "__main__":
+
+def answer() -> dict[str, str]:
+    """Return of each check what went wrong; empty: nothing."""
     warnings.simplefilter("ignore")
-    for run in CHECKS:
-        try:
-            wrong = run()
-        except Exception:
-            wrong = traceback.format_exc()[-1500:]
-        sys.stdout.write(f"{json.dumps([run.__name__, wrong])}\n")
+    return {run.__name__: _tell(run) for run in CHECKS}
+
+
+def _tell(run: Callable[[], str]) -> str:
+    try:
+        return run()
+    except Exception:
+        return traceback.format_exc()[-1500:]

@@ -1,12 +1,11 @@
 """Checks of what operators do from the second call on: without a GPU, with a driver for Triton that
 launches nothing and keeps what it was to launch.
 
-test_operators.py starts it in a process of its own. Prints a line of JSON per check: its name, and
-what went wrong (empty: nothing)."""
+test_operators.py calls it in a process of its own that has torch imported
+(``warm.WarmProcess.call``)."""
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -220,10 +219,14 @@ CHECKS: dict[str, Callable[[], str]] = {
     "devices": devices,
 }
 
-if __name__ == "__main__":
-    for check, run in CHECKS.items():
-        try:
-            wrong = run()
-        except Exception:
-            wrong = traceback.format_exc()[-1500:]
-        sys.stdout.write(f"{json.dumps([check, wrong])}\n")
+
+def answer() -> dict[str, str]:
+    """Return of each check what went wrong; empty: nothing."""
+    return {check: _tell(run) for check, run in CHECKS.items()}
+
+
+def _tell(run: Callable[[], str]) -> str:
+    try:
+        return run()
+    except Exception:
+        return traceback.format_exc()[-1500:]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from warm import WarmProcess, make_request
 
 from perfcli.machine import targets
 
@@ -113,14 +114,23 @@ def test_corners_and_refusals(wrong: Mapping[str, str]) -> None:
     assert not any(of(wrong, *names).values()), of(wrong, *names)
 
 
-def test_later_calls_do_what_the_first_one_did() -> None:
-    found = checked("replay_checks.py", **HOST)
+@pytest.fixture
+def called(warm_process: WarmProcess, cache_of_the_run: Path) -> Callable[[str], dict[str, str]]:
+    """Returns of each check of a program what went wrong, in a fork that has torch for the CPU."""
+    request = make_request(cache_of_the_run, "cpu")
+    return lambda program: warm_process.call(request, Path(__file__).with_name(program))
+
+
+def test_later_calls_do_what_the_first_one_did(called: Callable[[str], dict[str, str]]) -> None:
+    found = called("replay_checks.py")
     assert len(found) > 14
     assert not any(found.values()), {name: what for name, what in found.items() if what}
 
 
-def test_calls_pass_the_dispatcher_where_nothing_else_has_a_say() -> None:
-    found = checked("direct_checks.py", **HOST)
+def test_calls_pass_the_dispatcher_where_nothing_else_has_a_say(
+    called: Callable[[str], dict[str, str]],
+) -> None:
+    found = called("direct_checks.py")
     assert len(found) > 5
     assert not any(found.values()), {name: what for name, what in found.items() if what}
 
