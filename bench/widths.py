@@ -3,6 +3,7 @@
     python bench/widths.py OUT.json [--family softmax|norms] [--part widths|ways|linear]
                                     [--seconds 220] [--draws 60] [--seed 7] [--workers 12]
                                     [--peers 10] [--operation backward] [--list]
+                                    [--problem OPERATION,ROWS,COLUMNS,DTYPE]…
 
 Widths are log-uniform from 512 to 262144, every second one a multiple of 8, with rows that make 256
 MiB; the shapes that are known to matter are among them. ``widths`` times the planned launches and a
@@ -10,8 +11,9 @@ copy of as many bytes, and at every tenth draw (``--peers``; 0: at none) also In
 without max-autotune, Liger and QuACK; ``ways`` also all other variants, and what else the planner
 could have chosen: other numbers of threads, other settings. First, processes at the same time
 compile everything and hold it against float64; then it is timed alone, and summed up. ``linear``
-times linear-cross-entropy and its peers. ``--operation`` takes those whose names end so. ``--list``
-prints the problems and their plans, and needs no GPU.
+times linear-cross-entropy and its peers. ``--operation`` takes those whose names end so,
+``--problem`` these instead of what is drawn. ``--list`` prints the problems and their plans, and
+needs no GPU.
 """
 
 from __future__ import annotations
@@ -144,10 +146,15 @@ def _cuts_of_norms(
     problem: Problem, target: Target
 ) -> Iterator[tuple[str, Callable[[], LaunchPlan]]]:
     """Yield, of gradients, the best cut into persistent programs for each variant and number of
-    threads, whatever the planner thinks of the others."""
-    if not problem.operation.endswith("backward"):
-        return
+    threads, whatever the planner thinks of the others; forward, all kinds of parts of a row."""
     plan = import_module("perfcli.kernels._norms.plan")
+    if not problem.operation.endswith("backward"):
+        choice = import_module("perfcli.kernels._norms.choice")
+        for kept in choice.list_parts(problem):
+            blocks = choice.fill(problem, kept)
+            label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
+            yield label, partial(plan.launches, problem, target, blocks, "")
+        return
     best: dict[str, tuple[float, Any]] = {}
     for name in ("cuts", "ring_plan"):
         cuts = import_module(f"perfcli.kernels._norms.{name}")
@@ -462,6 +469,11 @@ def describe_linear(found: Mapping[str, Any]) -> str:
     return f"{text} {found.get('error', '')}"
 
 
+def _read_problem(text: str) -> Problem:
+    operation, rows, columns, dtype = text.split(",")
+    return Problem(operation, int(rows), int(columns), dtype)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
@@ -474,8 +486,9 @@ def main() -> int:
     parser.add_argument("--peers", type=int, default=10)
     parser.add_argument("--operation", default="", help="those whose names end so")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--problem", action="append", default=[])
     given = parser.parse_args()
-    draws = [
+    draws = [[_read_problem(each)] for each in given.problem] or [
         [problem for problem in draw if problem.operation.endswith(given.operation)]
         for draw in draw_problems(given.family, given.draws, given.seed)
     ]

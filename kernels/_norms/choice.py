@@ -56,12 +56,31 @@ RESIDUAL: tuple[_Entry, ...] = (
 )
 """A second input needs registers of its own: at 65536 columns 1024 threads spill 22 words."""
 
-LONG = _Entry(
-    16 * KIB,
-    Blocks("cooperative", threads=128, most_registers=64),
-    "1792 × 74864 float16: 95 %, 1296 × 103557: 90 %",
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Says how programs keep parts of long rows, and how well they do."""
+
+    threads: int
+    tiles: int
+    """Vectors of 16 bytes per thread."""
+    registers: int
+    reached: float = 1.0
+    """How fast they are relative to the others, of rows that fill all of them."""
+
+
+PARTS = (_Part(128, 8, 64), _Part(128, 9, 72), _Part(128, 10, 80), _Part(128, 12, 96))
+"""Parts of rows, with as many registers as ptxas needs without spilling. They are level where rows
+fill them (nine problems of 74866 to 261648 columns); parts of 256 threads are 4 to 10 percent
+slower, and of 64 threads as fast (H200, triton 3.6, 2026-11-28)."""
+PARTS_WITH_RESIDUAL = (
+    _Part(128, 6, 80),
+    _Part(128, 7, 96),
+    _Part(128, 8, 96),
+    _Part(128, 5, 72, 0.985),
+    _Part(128, 4, 64, 0.985),
 )
-"""Longer rows: blocks that keep up to so much of a row each."""
+"""The same of rows and their residuals, all of which are loaded before any is added."""
 FEW = _Entry(32 * KIB, Blocks("cooperative", threads=256), "64 × 131072: 71.7 %")
 """The entry for few rows."""
 LEAST_PART_BYTES = 16 * KIB
@@ -129,8 +148,8 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
         small = _small(problem, target)
     if small is not None:
         return small, "the smallest blocks that hold a row in few tiles"
-    source = (FEW if few else LONG).source
-    return _cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
+    blocks = _cooperative(problem, target)
+    return blocks, f"{'few' if few else 'long'} rows, {blocks.parts} blocks for each"
 
 
 def _is_narrow(problem: Problem, target: Target, blocks: Blocks) -> bool:
@@ -169,8 +188,11 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     than the device has room for, blocks are larger.
     """
     most = 7 if has_mean(problem) else 4
+    sizes: tuple[int, ...] = (32, 64, 128, 256, 512)
+    if has_residual(problem):
+        most, sizes = min(most, 5), (*sizes, 1024)
     wide = vector(problem)
-    for threads in (32, 64, 128, 256, 512):
+    for threads in sizes:
         tiles = -(-problem.columns // (threads * wide))
         few = problem.rows * threads < target.sm_count * target.max_threads_per_sm
         narrow = few and (tiles > 2 or threads < 128) and threads < 512
@@ -179,7 +201,7 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
         variant = "peeled" if _peels(problem) else "register-tiled"
         return Blocks(
             variant, threads, tile=threads * wide, tiles=tiles,
-            early=few, most_registers=64 if threads == 512 else 0,
+            early=few, most_registers=64 if threads >= 512 else 0,
         )  # fmt: skip
     return None
 
@@ -198,8 +220,10 @@ def _few_rows(problem: Problem, target: Target) -> bool:
 def _cooperative(problem: Problem, target: Target) -> Blocks:
     """Return at least two programs per row: what its length needs, and more where there are few
     rows."""
-    kept = FEW if _few_rows(problem, target) else LONG
-    parts = max(2, -(-row_bytes(problem) // kept.row_bytes))
+    if not _few_rows(problem, target):
+        found = [(fill(problem, kept), kept.reached) for kept in list_parts(problem)]
+        return max(found, key=lambda each: _share_filled(problem, each[0]) * each[1])[0]
+    parts = max(2, -(-row_bytes(problem) // FEW.row_bytes))
     wanted = BLOCKS_PER_SM * target.sm_count
     while (
         problem.rows * parts < wanted
@@ -207,7 +231,28 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
         and parts < MOST_PARTS
     ):
         parts *= 2
-    return _fit(problem, replace(kept.blocks, parts=parts))
+    return _fit(problem, replace(FEW.blocks, parts=parts))
+
+
+def list_parts(problem: Problem) -> tuple[_Part, ...]:
+    """Return the kinds of parts that programs may keep of a row."""
+    return PARTS_WITH_RESIDUAL if has_residual(problem) else PARTS
+
+
+def fill(problem: Problem, kept: _Part) -> Blocks:
+    """Return blocks with as many parts of this kind as a row needs."""
+    tile = kept.threads * vector(problem)
+    parts = max(2, -(-problem.columns // (kept.tiles * tile)))
+    tiles = -(-_chunk_columns(problem, parts) // tile)
+    return Blocks(
+        "cooperative", kept.threads, tile=tile, tiles=tiles, parts=parts,
+        most_registers=kept.registers,
+    )  # fmt: skip
+
+
+def _share_filled(problem: Problem, blocks: Blocks) -> float:
+    """Return which share of what blocks can keep are columns of the row."""
+    return problem.columns / (blocks.parts * blocks.tiles * blocks.tile)
 
 
 def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:

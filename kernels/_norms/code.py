@@ -39,7 +39,8 @@ def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan)
             buffers |= {plain: tensors[name], name: x.new_empty((copies, width))}
     parts = max((int(step.constants.get("PARTS") or 1) for step in plan.launches), default=1)
     if "words" in named:
-        words = torch.empty(problem.rows * parts, dtype=torch.int64, device=x.device)
+        apart = max(int(step.constants.get("APART") or parts) for step in plan.launches)
+        words = torch.empty(problem.rows * apart, dtype=torch.int64, device=x.device)
         buffers |= {"words": words, "word_count": words.numel()}
     if "partial" in named:
         buffers["count"] = _partial_sums(plan)

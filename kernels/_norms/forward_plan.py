@@ -29,6 +29,7 @@ from .blocks import (
     pointers,
     step,
     vector,
+    words_apart,
 )
 
 LINE_ELEMENTS = 64
@@ -105,8 +106,8 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         f"{names} {'words tiles ' if shared else ''}eps",
         absent + ("" if shared else " words tiles"),
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),
-        CHUNK=chunk, PARTS=blocks.parts, PADDED=_power_of_two(blocks.parts), TILE=tile,
-        TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
+        CHUNK=chunk, PARTS=blocks.parts, PADDED=_power_of_two(blocks.parts),
+        APART=words_apart(blocks.parts), TILE=tile, TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
         EARLY=blocks.early, POLLS=POLLS, OVERLAP=target.overlaps_launches, READ=blocks.read,
@@ -114,7 +115,7 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
     )  # fmt: skip
     if target.vendor == "nvidia" and blocks.most_registers:
         made = replace(made, maxnreg=blocks.most_registers)
-    marked = [mark_missing(problem, target, blocks.parts)] if shared else []
+    marked = [mark_missing(problem, target, words_apart(blocks.parts))] if shared else []
     return [*_shift(problem, target, peel), *marked, made]
 
 
@@ -183,8 +184,9 @@ def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> Launc
     """Return the launches of a choice, and the bytes of workspace that they share."""
     steps = BUILDERS[blocks.variant](problem, target, blocks)
     names = {name for step in steps for name in step.arguments}
-    word = 8 if "words" in names else 4 if "partial" in names else 0
-    workspace = word * problem.rows * blocks.parts
+    workspace = 4 * problem.rows * blocks.parts if "partial" in names else 0
+    if "words" in names:
+        workspace = 8 * problem.rows * words_apart(blocks.parts)
     if "unshifted" in names:
         copies = vector(problem) * (2 if has_mean(problem) else 1)
         workspace += copies * _weight_width(problem) * ITEM_BYTES[problem.dtype]

@@ -83,7 +83,7 @@ def _statistics_of_part(
 
 @triton.jit
 def _told_by_all(
-    total, squares, words, x, residual, row, part, first, main, edge, is_edge, tiles,
+    total, squares, words, x, residual, part, first, main, edge, is_edge, tiles,
     COLUMNS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr, PADDED: tl.constexpr,
     TILE: tl.constexpr, RESIDUAL: tl.constexpr, MEAN: tl.constexpr, PEEL: tl.constexpr,
     POLLS: tl.constexpr,
@@ -92,8 +92,8 @@ def _told_by_all(
     order."""
     other = tl.arange(0, PADDED)
     mine = pack(total, squares)
-    tl.atomic_xchg(words + row * PARTS + part, mine, sem="relaxed")
-    seen, missing = await_words(words + row * PARTS, PARTS, mine, PADDED, POLLS)
+    tl.atomic_xchg(words + part, mine, sem="relaxed")
+    seen, missing = await_words(words, PARTS, mine, PADDED, POLLS)
     # Every warp polls for itself; a maximum over the block makes them agree on what follows.
     lane = tl.arange(0, TILE)
     if tl.max(tl.where(lane < CHUNK, missing, 0), axis=0) > 0:
@@ -112,6 +112,36 @@ def _told_by_all(
         off = totals / tl.maximum(counts, 1) - mean
         parts += counts * off * off
     return mean, tl.sum(parts, axis=0)
+
+
+@triton.jit
+def _load_tile(
+    vector, part, main, tile: tl.constexpr, CERTAIN: tl.constexpr, CHUNK: tl.constexpr,
+    TILE: tl.constexpr, POLICY: tl.constexpr,
+):  # fmt: skip
+    """Return a tile of the vector, which begins with the row's aligned part."""
+    local = tile * TILE + tl.arange(0, TILE)
+    column = part * CHUNK + local
+    if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
+        values = tl.load(vector + column, eviction_policy=POLICY)
+    else:
+        mask = (local < CHUNK) & (column < main)
+        values = tl.load(vector + column, mask=mask, other=0.0, eviction_policy=POLICY)
+    return values
+
+
+@triton.jit
+def _store_tile(
+    vector, values, part, main, tile: tl.constexpr, CERTAIN: tl.constexpr, CHUNK: tl.constexpr,
+    TILE: tl.constexpr, POLICY: tl.constexpr,
+):  # fmt: skip
+    local = tile * TILE + tl.arange(0, TILE)
+    column = part * CHUNK + local
+    if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
+        tl.store(vector + column, values, eviction_policy=POLICY)
+    else:
+        mask = (local < CHUNK) & (column < main)
+        tl.store(vector + column, values, mask=mask, eviction_policy=POLICY)
 
 
 @triton.jit(do_not_specialize=["tiles"])
@@ -133,6 +163,7 @@ def tiled(
     CHUNK: tl.constexpr,
     PARTS: tl.constexpr,
     PADDED: tl.constexpr,
+    APART: tl.constexpr,
     TILE: tl.constexpr,
     TILES: tl.constexpr,
     VECTOR: tl.constexpr,
@@ -152,9 +183,11 @@ def tiled(
     ``PEEL``: rows start at any element. What lies between multiples of ``VECTOR`` elements is
     read and written 16 bytes wide, the fewer than ``2 × VECTOR`` others one by one by the first
     program; weights come from ``shift_weights``, ``WIDTH`` elements from copy to copy.
-    ``EARLY``: weights are loaded before the reduction. ``MEAN``: layer norm. ``tiles`` is
-    ``TILES``, as a number that the compiler does not know: it keeps a loop that hardly ever runs
-    from being unrolled.
+    Rows' words are ``APART`` words from each other, so that no line of the cache has those of two.
+    ``EARLY``: weights are loaded before the reduction; else, as all biases, a tile before they are
+    needed: a compiler moves no load over a store, behind which each would be waited for alone.
+    ``MEAN``: layer norm. ``tiles`` is ``TILES``, as a number that the compiler does not know: it
+    keeps a loop that hardly ever runs from being unrolled.
     """
     row = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
@@ -173,40 +206,33 @@ def tiled(
         is_edge = False
     if EARLY and PEEL:
         await_previous(OVERLAP)
-    edge_wide = 0.0
     cached = ()
     weights = ()
+    more = ()
     for tile in tl.static_range(TILES):
-        local = tile * TILE + tl.arange(0, TILE)
-        column = part * CHUNK + local
-        if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
-            values = tl.load(x + first + column, eviction_policy=READ)
-            if RESIDUAL:
-                values = add_residual(
-                    values, tl.load(residual + first + column, eviction_policy=READ)
-                )
-                tl.store(total + out_first + column, values, eviction_policy=WRITE)
-            if EARLY:
-                weights = weights + (tl.load(weight + w_first + column),)
-        else:
-            mask = (local < CHUNK) & (column < main)
-            values = tl.load(x + first + column, mask=mask, other=0.0, eviction_policy=READ)
-            if RESIDUAL:
-                more = tl.load(
-                    residual + first + column, mask=mask, other=0.0, eviction_policy=READ
-                )
-                values = add_residual(values, more)
-                tl.store(total + out_first + column, values, mask=mask, eviction_policy=WRITE)
-            if EARLY:
-                weights = weights + (tl.load(weight + w_first + column, mask=mask, other=0.0),)
-        cached = cached + (values,)
+        cached = cached + (_load_tile(x + first, part, main, tile, CERTAIN, CHUNK, TILE, READ),)
+        if RESIDUAL:
+            values = _load_tile(residual + first, part, main, tile, CERTAIN, CHUNK, TILE, READ)
+            more = more + (values,)
+        if EARLY:
+            values = _load_tile(weight + w_first, part, main, tile, CERTAIN, CHUNK, TILE, "")
+            weights = weights + (values,)
+    edge_wide = 0.0
     if PEEL:
         edge_x = tl.load(x + first - head + edge, mask=is_edge, other=0.0)
         if RESIDUAL:
             edge_r = tl.load(residual + first - head + edge, mask=is_edge, other=0.0)
             edge_x = add_residual(edge_x, edge_r)
-            tl.store(total + out_first - head + edge, edge_x, mask=is_edge & (part == 0))
         edge_wide = edge_x.to(tl.float32)
+    if RESIDUAL:  # behind all loads, none of which a compiler moves over a store
+        sums = ()
+        for tile in tl.static_range(TILES):
+            values = _again(add_residual(cached[tile], more[tile]), OPAQUE)
+            _store_tile(total + out_first, values, part, main, tile, CERTAIN, CHUNK, TILE, WRITE)
+            sums = sums + (values,)
+        cached = sums
+        if PEEL:
+            tl.store(total + out_first - head + edge, edge_x, mask=is_edge & (part == 0))
     sum_of_values = 0.0
     middle = 0.0
     if MEAN:
@@ -235,47 +261,38 @@ def tiled(
         await_previous(OVERLAP)
     if PARTS > 1:
         middle, sum_of_squares = _told_by_all(
-            sum_of_values if MEAN else sum_of_squares, sum_of_squares, words, x, residual,
-            row, part, first, main, edge_wide, is_edge, tiles,
+            sum_of_values if MEAN else sum_of_squares, sum_of_squares, words + row * APART,
+            x, residual,
+            part, first, main, edge_wide, is_edge, tiles,
             COLUMNS, CHUNK, PARTS, PADDED, TILE, RESIDUAL, MEAN, PEEL, POLLS,
         )  # fmt: skip
-    scale = tl.rsqrt(sum_of_squares / COLUMNS + eps)
+    KEPT: tl.constexpr = "evict_last"
+    biases = ()
+    if not EARLY:
+        weights = (_load_tile(weight + w_first, part, main, 0, CERTAIN, CHUNK, TILE, KEPT),)
     if MEAN:
-        tl.store(mean + row, middle, mask=part == 0)
-        tl.store(rstd + row, scale, mask=part == 0)
-    for tile in tl.static_range(TILES):
-        local = tile * TILE + tl.arange(0, TILE)
-        column = part * CHUNK + local
-        values = _again(cached[tile], OPAQUE)
-        if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
-            if EARLY:
-                w = weights[tile]
-            else:
-                w = tl.load(weight + w_first + column, eviction_policy="evict_last")
-            b = w
-            if MEAN:
-                b = tl.load(bias + w_first + column, eviction_policy="evict_last")
-            out = normalise(values, middle, scale, w, b, MEAN, values.dtype)
-            tl.store(y + out_first + column, out, eviction_policy=WRITE)
-        else:
-            mask = (local < CHUNK) & (column < main)
-            if EARLY:
-                w = weights[tile]
-            else:
-                w = tl.load(
-                    weight + w_first + column, mask=mask, other=0.0, eviction_policy="evict_last"
-                )
-            b = w
-            if MEAN:
-                b = tl.load(
-                    bias + w_first + column, mask=mask, other=0.0, eviction_policy="evict_last"
-                )
-            out = normalise(values, middle, scale, w, b, MEAN, values.dtype)
-            tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
+        biases = (_load_tile(bias + w_first, part, main, 0, CERTAIN, CHUNK, TILE, KEPT),)
     if PEEL:
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
         edge_b = edge_w
         if MEAN:
             edge_b = tl.load(bias + edge, mask=is_edge, other=0.0)
+    scale = tl.rsqrt(sum_of_squares / COLUMNS + eps)
+    if MEAN:
+        tl.store(mean + row, middle, mask=part == 0)
+        tl.store(rstd + row, scale, mask=part == 0)
+    for tile in tl.static_range(TILES):
+        if tile + 1 < TILES:  # before this tile is stored
+            if not EARLY:
+                w = _load_tile(weight + w_first, part, main, tile + 1, CERTAIN, CHUNK, TILE, KEPT)
+                weights = weights + (w,)
+            if MEAN:
+                b = _load_tile(bias + w_first, part, main, tile + 1, CERTAIN, CHUNK, TILE, KEPT)
+                biases = biases + (b,)
+        values = _again(cached[tile], OPAQUE)
+        shift = biases[tile] if MEAN else weights[tile]
+        out = normalise(values, middle, scale, weights[tile], shift, MEAN, values.dtype)
+        _store_tile(y + out_first, out, part, main, tile, CERTAIN, CHUNK, TILE, WRITE)
+    if PEEL:
         edge_out = normalise(edge_x, middle, scale, edge_w, edge_b, MEAN, edge_x.dtype)
         tl.store(y + out_first - head + edge, edge_out, mask=is_edge & (part == 0))
