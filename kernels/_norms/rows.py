@@ -61,11 +61,12 @@ def shift_weights(
     start_next(OVERLAP)
     head = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    values = tl.load(unshifted + head + column, mask=head + column < COLUMNS, other=0.0)
-    tl.store(weight + head * WIDTH + column, values, mask=column < WIDTH)
+    inside = head + column < COLUMNS
+    values = tl.load(unshifted + head + column, mask=inside, other=0.0)
     if MEAN:
-        values = tl.load(unshifted_bias + head + column, mask=head + column < COLUMNS, other=0.0)
-        tl.store(bias + head * WIDTH + column, values, mask=column < WIDTH)
+        others = tl.load(unshifted_bias + head + column, mask=inside, other=0.0)
+        tl.store(bias + head * WIDTH + column, others, mask=column < WIDTH)
+    tl.store(weight + head * WIDTH + column, values, mask=column < WIDTH)
 
 
 @triton.jit(do_not_specialize=["rows"])

@@ -1,0 +1,86 @@
+"""Rows of norms that are kept in registers: in which order they are loaded and stored, and how long
+ones are shared."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from perfcli.handwritten import compiling, describing
+from perfcli.loading import registry
+from perfcli.machine import targets
+from perfcli.model import KernelLaunch, Problem
+from perfcli.model.kernel_work import LaunchToCompile
+
+H200 = targets.get("h200")
+
+
+def launch_of(problem: Problem, variant: str | None = None) -> KernelLaunch:
+    family = registry.family(problem.operation.partition("-")[0])
+    return family.plan(problem, H200, variant).launches[-1]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        # Three tiles of x; the first weights and biases; mean and deviation; then a tile is stored
+        # after the next one's weights and biases have been asked for.
+        ("layernorm", "LLL LL SS LLS LLS S"),
+        ("layernorm-residual", "LLLLLL SSS LL SS LLS LLS S"),  # x and the residual, before any sum
+        ("rmsnorm", "LLL L LS LS S"),
+    ],
+)
+def test_no_load_waits_behind_a_store(operation: str, expected: str) -> None:
+    """A compiler moves no load over a store: what stands behind one is waited for alone."""
+    family = operation.partition("-")[0]
+    columns = 1536 if family == "layernorm" else 3072
+    launch = launch_of(Problem(operation, 100_000, columns))
+    assert (launch.function, launch.constants["TILES"]) == ("tiled", 3)
+    code = registry.family(family).code
+    source = compiling._source(describing.load_code(code, family).function("tiled"), launch)
+    built = compiling._build(source, LaunchToCompile(code, launch, H200))
+    found = re.findall(r"\btt\.(load|store)\b", built.asm["ttir"])
+    assert "".join(each[0].upper() for each in found) == expected.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("problem", "parts", "tiles", "registers"),
+    [
+        (Problem("layernorm", 512, 262144), 32, 8, 64),
+        (Problem("rmsnorm", 2671, 50257), 5, 10, 80),  # seven of 8192 would be filled to 88 percent
+        (Problem("rmsnorm", 335, 200680, "float32"), 49, 8, 64),
+        (Problem("layernorm-residual", 2000, 67104), 11, 6, 80),
+        (Problem("rmsnorm-residual", 512, 262144), 32, 8, 96),
+    ],
+    ids=str,
+)
+def test_long_rows_are_cut_into_the_parts_that_they_fill_best(
+    problem: Problem, parts: int, tiles: int, registers: int
+) -> None:
+    launch = launch_of(problem)
+    found = (launch.constants["PARTS"], launch.constants["TILES"], launch.maxnreg)
+    assert found == (parts, tiles, registers)
+    assert launch.num_warps == 4
+
+
+@pytest.mark.parametrize(("columns", "parts", "apart"), [(50257, 5, 16), (262144, 32, 32)])
+def test_words_of_two_rows_share_no_line(columns: int, parts: int, apart: int) -> None:
+    problem = Problem("layernorm", 1000, columns)
+    plan = registry.family("layernorm").plan(problem, H200, None)
+    mark, rows = plan.launches[-2:]
+    assert (rows.constants["PARTS"], rows.constants["APART"]) == (parts, apart)
+    assert mark.function == "fill_words"
+    assert mark.grid[0] * int(mark.constants["BLOCK"] or 0) >= 1000 * apart
+    shifted = 8 * 2 * 50304 * 2 if columns % 8 else 0  # copies of weights and biases, 2 bytes each
+    assert plan.workspace_bytes == 8 * 1000 * apart + shifted
+
+
+@pytest.mark.parametrize("columns", [20_000, 28_672, 31_648])
+def test_rows_with_a_residual_are_kept_by_more_threads(columns: int) -> None:
+    """Both are loaded at the same time, which takes twice the registers."""
+    launch = launch_of(Problem("layernorm-residual", 5000, columns))
+    vectors = -(-columns // (launch.num_warps * 32 * 8))
+    assert launch.constants["PARTS"] == 1
+    assert launch.constants["TILES"] == vectors <= 5
