@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcli.model import Expectation, Scenario, Workload
+from perfcli.model import Expectation, Scenario, ScenarioProblem, Workload
 
-from ._rows import PRESETS, TOLERANCE, matrix, parameters, vector
+from ._rows import PRESETS, TOLERANCE, matrix, parameters, row_problems, vector
 
 EPSILON = 1e-5
 
@@ -30,6 +30,10 @@ def reference(x: Any, weight: Any, bias: Any) -> Any:
     centred = x - x.mean(-1, keepdim=True)
     variance = centred.square().mean(-1, keepdim=True)
     return centred * (variance + EPSILON).rsqrt() * weight + bias
+
+
+def handwritten(params: Mapping[str, Any]) -> tuple[ScenarioProblem, ...]:
+    return row_problems(params, "layernorm", "layernorm", {"eps": EPSILON})
 
 
 SCENARIO = Scenario(
@@ -55,4 +59,5 @@ SCENARIO = Scenario(
         Expectation((), preset="smoke"),
     ),
     tolerance=TOLERANCE,
+    handwritten=handwritten,
 )

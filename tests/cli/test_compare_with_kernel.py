@@ -101,8 +101,8 @@ def test_a_kernel_that_triton_refuses_is_an_error(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("layernorm",), "nobody wrote kernels for the scenario layernorm: --with-kernel is for "),
-        (("layernorm",), "cross-entropy, rmsnorm, softmax"),
+        (("accumulate",), "nobody wrote kernels for the scenario accumulate: --with-kernel is for "),
+        (("accumulate",), "cross-entropy, layernorm, rmsnorm, softmax"),
         (("model.py:block",), "a file of your own: --with-kernel is for shipped scenarios"),
         (("softmaks",), "did you mean softmax?"),
         (("softmax", "-p", "dtype=float64"), "can't do these parameters: "),

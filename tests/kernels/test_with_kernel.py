@@ -29,6 +29,10 @@ pytestmark = pytest.mark.torch
         ("rmsnorm", Problem("rmsnorm", 64, 50257), "peeled", 1),
         ("rmsnorm", Problem("rmsnorm", 64, 262144), "cooperative", 1),
         ("rmsnorm", Problem("rmsnorm-backward", 64, 8192), "fused", 1),
+        ("rmsnorm", Problem("rmsnorm-residual", 64, 50257), "cooperative", 1),
+        ("layernorm", Problem("layernorm", 64, 8192), "register-tiled", 1),
+        ("layernorm", Problem("layernorm-residual", 64, 14337), "peeled", 1),
+        ("layernorm", Problem("layernorm-backward", 64, 4096), "fused", 1),
     ],
 )
 def test_passes_over_the_input(family: str, problem: Problem, variant: str, passes: int) -> None:
