@@ -184,19 +184,20 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     """Return the smallest blocks that hold a row in few tiles; None for longer rows.
 
     Many blocks that wait on their own keep more under way than few large ones, the more so where a
-    row needs two sums; a thread's tiles and what it needs besides fit 64 registers. With fewer rows
-    than the device has room for, blocks are larger.
+    row needs two sums; a thread's tiles and what it needs besides fit 64 registers, those of a
+    residual as well, which are on their way at the same time. With fewer rows than the device has
+    room for, blocks are larger.
     """
-    most = 7 if has_mean(problem) else 4
-    sizes: tuple[int, ...] = (32, 64, 128, 256, 512)
+    most = (5 if has_residual(problem) else 7) if has_mean(problem) else 4
+    sizes = {32: 4, 64: most, 128: most, 256: most, 512: most}
     if has_residual(problem):
-        most, sizes = min(most, 5), (*sizes, 1024)
+        sizes[1024] = 4
     wide = vector(problem)
-    for threads in sizes:
+    for threads, most_tiles in sizes.items():
         tiles = -(-problem.columns // (threads * wide))
         few = problem.rows * threads < target.sm_count * target.max_threads_per_sm
         narrow = few and (tiles > 2 or threads < 128) and threads < 512
-        if narrow or tiles > (4 if threads == 32 else most):
+        if narrow or tiles > most_tiles:
             continue
         variant = "peeled" if _peels(problem) else "register-tiled"
         return Blocks(

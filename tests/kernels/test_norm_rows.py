@@ -3,6 +3,7 @@ ones are shared."""
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
@@ -75,6 +76,28 @@ def test_words_of_two_rows_share_no_line(columns: int, parts: int, apart: int) -
     assert mark.grid[0] * int(mark.constants["BLOCK"] or 0) >= 1000 * apart
     shifted = 8 * 2 * 50304 * 2 if columns % 8 else 0  # copies of weights and biases, 2 bytes each
     assert plan.workspace_bytes == 8 * 1000 * apart + shifted
+
+
+def test_weights_that_are_loaded_early_leave_room_for_the_row() -> None:
+    """Five tiles of 1024 threads would take 68 of their 64 registers."""
+    launch = launch_of(Problem("layernorm-residual", 179, 35630))
+    assert (launch.constants["PARTS"], launch.constants["TILES"]) == (5, 7)
+
+
+@pytest.mark.parametrize("family", ["rmsnorm", "layernorm"])
+def test_rows_of_any_number_length_and_distance_have_a_plan(family: str) -> None:
+    draw = random.Random(11)
+    devices = [*targets.TARGETS.values(), *targets.KERNEL_TARGETS.values()]
+    for _ in range(2000):
+        columns = int(2 ** draw.uniform(0, 18.6))
+        problem = Problem(
+            family + draw.choice(("", "-residual")),
+            int(2 ** draw.uniform(0, 16)),
+            columns,
+            draw.choice(("bfloat16", "float16", "float32")),
+            columns + draw.choice((0, 0, 1, 8)),
+        )
+        assert registry.family(family).plan(problem, draw.choice(devices), None).launches, problem
 
 
 @pytest.mark.parametrize("columns", [20_000, 28_672, 31_648])
