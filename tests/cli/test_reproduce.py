@@ -145,7 +145,7 @@ def test_claims_compiled_for_real(perfcli: Any, warm_workers: None) -> None:
     """Softmax of 512 × 8192 bf16: three reads and a write in place of two and a write."""
     result = perfcli(
         "reproduce", "online-softmax", "split-softmax-4x1048576", "control-online-short-rows",
-        "--smoke", "--target", "h200", "--no-search", "--json", "r.json",
+        "--smoke", "--target", "h100", "--no-search", "--json", "r.json",
     )  # fmt: skip
     assert result.code == 0, result.err
     claims = {claim["name"]: claim for claim in json.loads(Path("r.json").read_text())["claims"]}
@@ -179,7 +179,7 @@ def test_launches_compiled_for_real(perfcli: Any) -> None:
 
 @pytest.mark.torch
 def test_the_search_blames_the_option(perfcli: Any, warm_workers: None, one_template: None) -> None:
-    result = perfcli_real(perfcli, "dynamic-softmax", "--smoke", "--target", "h200")
+    result = perfcli_real(perfcli, "dynamic-softmax", "--smoke", "--target", "h100")
     (claim,) = json.loads(Path("r.json").read_text())["claims"]
     assert claim["found"]["blamed"] == ["unroll_reductions_threshold=8"]
     assert claim["verdict"] == "reproduced"
