@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from once import compute_once, find_run_folder
 from rewriting import rewrite_asserts
-from warm import Templates, WarmProcess
+from warm import Templates, WarmFork, WarmProcess
 
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.roles import Compiled
@@ -84,10 +84,19 @@ def warm_workers(monkeypatch: pytest.MonkeyPatch, warm_process: WarmProcess) -> 
 
 
 @pytest.fixture(scope="session")
-def templates(cache_of_the_run: Path) -> Iterator[Templates]:
+def kept_templates(cache_of_the_run: Path) -> Iterator[Templates]:
     kept = Templates()
     yield kept
     kept.close()
+
+
+@pytest.fixture
+def templates(
+    monkeypatch: pytest.MonkeyPatch, kept_templates: Templates, warm_process: WarmProcess
+) -> Templates:
+    """Processes that generate code, each a fork of one that has torch imported."""
+    monkeypatch.setattr("perfcli.worker.template.WarmWorker", partial(WarmFork, warm_process))
+    return kept_templates
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,9 +24,11 @@ from perfcli.errors import PerfcliError
 from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, KernelFacts, KernelText, Run, Variant
 from perfcli.worker import protocol
+from perfcli.worker.channel import Channel
+from perfcli.worker.forked_worker import ForkedWorker, _read_line
 from perfcli.worker.roles import Compiled, Made, Progress
 from perfcli.worker.starting import worker_environment
-from perfcli.worker.template import TemplateProcess
+from perfcli.worker.template import TemplateProcess, WarmWorker
 from perfcli.worker.weighing import weigh
 
 BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
@@ -53,6 +56,17 @@ class WarmProcess:
         with _make_folder() as folder:
             self._ask(folder, request, {"call": [str(program), *arguments]})
             return json.loads((folder / "replies").read_bytes())
+
+    def fork(self, request: CompileRequest, folder: Path, files: Sequence[int]) -> ForkedWorker:
+        """Return a worker for the request that reads, replies and logs at these descriptors."""
+        environment = worker_environment(request, folder)
+        places = [f"/proc/{os.getpid()}/fd/{number}" for number in files]
+        asked = {"work": [environment, *places]}
+        current = request.folder or os.getcwd()
+        connection = self._connect(_first_request(request))
+        line = json.dumps([str(folder), current, request.device, asked]) + "\n"
+        connection.sendall(line.encode())
+        return ForkedWorker(_read_line(connection)["pid"], connection)
 
     def _ask(self, folder: Path, request: CompileRequest, asked: Any) -> None:
         current = request.folder or os.getcwd()
@@ -90,6 +104,28 @@ class WarmProcess:
                 made = error
             progress(Progress(number, "done"))
             yield number, made
+
+
+class WarmFork(WarmWorker):
+    """A fork of that process that stays, and forks for each request itself; a fresh one where an
+    interpreter or variables of its own are asked for."""
+
+    def __init__(
+        self, process: WarmProcess, request: CompileRequest, timeout_seconds: float | None
+    ) -> None:
+        self._process = process
+        super().__init__(request, timeout_seconds)
+
+    def _begin(self) -> None:
+        request = self._request
+        if request.variant.python or request.variant.env or request.threads is not None:
+            super()._begin()
+            return
+        fork = partial(self._process.fork, request, self._folder)
+        self._channel = Channel(None, {}, self._folder, fork=fork)
+        self._channel.doing = "importing torch"
+        for _ in self.ask({"template": request}):
+            pass
 
 
 class Templates:

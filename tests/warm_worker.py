@@ -9,6 +9,9 @@ takes its own. Who connects to the socket writes a line ``[folder, current, devi
 fork works in ``current`` and leaves its replies in ``folder/replies``. ``asked`` is
 ``{"compile": REQUEST}``, or ``{"call": [PROGRAM, …]}`` for what the program's function ``answer``
 returns for the arguments. Says the exit status of each, and ends when the process does.
+
+``{"work": [ENVIRONMENT, FILE, FILE, FILE]}`` asks for a worker that reads, replies and logs at
+these files: first its id is said, at its end ``{"status": n}``, as ``perfcli.worker.keeper`` does.
 """
 
 from __future__ import annotations
@@ -58,9 +61,9 @@ def _serve(listener: socket.socket, whole_run: int) -> None:
             for key, _ in selector.select():
                 if key.fileobj is listener:
                     asking, _ = listener.accept()
-                    if child := _fork_for(asking):
-                        ended = os.pidfd_open(child)
-                        selector.register(ended, selectors.EVENT_READ, (asking, child))
+                    if made := _fork_for(asking):
+                        ended = os.pidfd_open(made[0])
+                        selector.register(ended, selectors.EVENT_READ, (asking, *made))
                 elif key.data is None:
                     return
                 else:
@@ -69,27 +72,42 @@ def _serve(listener: socket.socket, whole_run: int) -> None:
                     _say_how_it_ended(*key.data)
 
 
-def _fork_for(asking: socket.socket) -> int:
-    """Return the process that answers; 0 where nothing is asked."""
+def _fork_for(asking: socket.socket) -> tuple[int, bool] | None:
+    """Return the process that answers, and whether it works for long; None where nothing is
+    asked."""
     with asking.makefile() as lines:
         line = lines.readline()
     if not line:
-        return 0
+        return None
     folder, current, device, asked = json.loads(line)
+    files = _open_files(*asked["work"][1:]) if "work" in asked else ()
     child = os.fork()
     if child == 0:
         os.setsid()
         os.chdir(current)
+        if files:
+            _work(asked["work"][0], *files)
         _answer(Path(folder), device, asked)
-    return child
+    for each in files:
+        os.close(each)
+    if files:
+        asking.sendall(json.dumps({"pid": child}).encode() + b"\n")
+    return child, bool(files)
 
 
-def _say_how_it_ended(asking: socket.socket, child: int) -> None:
+def _open_files(requests: str, replies: str, log: str) -> tuple[int, int, int]:
+    """Open them before who asked closes them."""
+    write = os.O_WRONLY | os.O_APPEND
+    return os.open(requests, os.O_RDONLY), os.open(replies, write), os.open(log, write)
+
+
+def _say_how_it_ended(asking: socket.socket, child: int, works: bool) -> None:
     status = os.waitpid(child, 0)[1]
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # the processes that compiled its kernels
-    with asking, contextlib.suppress(BrokenPipeError):  # who asked was interrupted
-        asking.sendall(f"{status}\n".encode())
+    said = json.dumps({"status": os.waitstatus_to_exitcode(status)}) if works else str(status)
+    with asking, contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody waits for it
+        asking.sendall(f"{said}\n".encode())
 
 
 def _import_torch(cache: Path) -> None:
@@ -135,6 +153,24 @@ def _answer(folder: Path, device: str, asked: dict[str, Any]) -> None:
         request.write_text(json.dumps(asked) + "\n")
         replies = os.open(folder / "replies", os.O_WRONLY | os.O_CREAT)
         serve(os.open(request, os.O_RDONLY), replies)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(1)
+
+
+def _work(environment: dict[str, str], requests: int, replies: int, log: int) -> None:
+    try:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.environ.clear()
+        os.environ.update(environment)
+        tempfile.tempdir = None
+        from perfcli.worker.child import serve
+
+        serve(requests, replies)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()

@@ -11,10 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import WarmFork, WarmProcess
 
 import perfcli
 from perfcli.errors import PerfcliError, UserCodeFailed, WorkerFailed
@@ -32,11 +34,15 @@ SCALE = 2.0
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_fake() -> Any:
+def no_fake(warm_process: WarmProcess) -> Any:
+    """Real compilations, in forks of a process that has torch imported; only a script starts one of
+    its own."""
     from perfcli.library import close
 
+    close()
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PERFCLI_FAKE", raising=False)
+        patch.setattr("perfcli.worker.given.WarmWorker", partial(WarmFork, warm_process))
         yield
     close()
 

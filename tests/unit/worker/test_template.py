@@ -12,7 +12,7 @@ from perfcli.blobs import unpack
 from perfcli.errors import CompileFailed
 from perfcli.machine import environment, targets
 from perfcli.model import CompileRequest, Generated, KernelText, OptionValue, Variant
-from perfcli.worker.template import TemplateProcess
+from perfcli.worker.template import TemplateProcess, WarmWorker
 
 pytestmark = pytest.mark.torch
 
@@ -36,9 +36,10 @@ def made_of(templates: Templates, *requests: CompileRequest) -> list[Generated]:
 
 
 def test_the_code_is_that_of_a_fresh_process(
-    templates: Templates, warm_process: WarmProcess
+    templates: Templates, warm_process: WarmProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     default, other = made_of(templates, request_with(), request_with(online_softmax=False))
+    monkeypatch.setattr("perfcli.worker.template.WarmWorker", WarmWorker)
     alone = TemplateProcess(300)._alone(request_with())
     assert isinstance(alone, Generated)
     assert alone.code == default.code != other.code
