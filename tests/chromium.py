@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 def started() -> Iterator[Any]:
     """Skips the test that asks for it, with the reason, where there is no browser or no library to
-    drive one."""
+    drive one. The browser has a context that tests share."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
@@ -27,6 +27,7 @@ def started() -> Iterator[Any]:
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=arguments)
+        browser.new_context(viewport=DESKTOP)
         yield browser
         browser.close()
 
@@ -37,11 +38,31 @@ def written(given: Judgement, folder: Path) -> Path:
     return path
 
 
-class Tab:
-    """A page that was opened, with everything that it complained about or asked for."""
+def new_page(browser: Any, viewport: Mapping[str, int] = DESKTOP) -> Any:
+    """Open a page in the context that was made first: what one stores, the others see."""
+    page = browser.contexts[0].new_page()
+    if viewport != DESKTOP:
+        page.set_viewport_size(viewport)
+    return page
 
-    def __init__(self, browser: Any, file: Path, anchor: str = "", **context: Any) -> None:
-        self.page = browser.new_page(**{"viewport": DESKTOP, **context})
+
+class Tab:
+    """A page that was opened, with everything that it complained about or asked for. ``alone``: it
+    sees nothing that another page stores, nor another what it does."""
+
+    def __init__(
+        self,
+        browser: Any,
+        file: Path,
+        anchor: str = "",
+        *,
+        viewport: Mapping[str, int] = DESKTOP,
+        scheme: str = "light",
+        alone: bool = False,
+    ) -> None:
+        self.page = browser.new_page(viewport=viewport) if alone else new_page(browser, viewport)
+        if scheme != "light":
+            self.page.emulate_media(color_scheme=scheme)
         self.complaints: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))

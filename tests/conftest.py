@@ -68,6 +68,14 @@ def once(run_folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
 
 
 @pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One for all tests: two in a process would not start."""
+    import chromium
+
+    yield from chromium.started()
+
+
+@pytest.fixture(scope="session")
 def warm_process(run_folder: Path) -> WarmProcess:
     return WarmProcess(run_folder)
 

@@ -351,11 +351,6 @@ def test_the_site_is_linked_offline_and_small(grown: Any) -> None:
     assert {path.name for path in Path("pages").iterdir()} == before
 
 
-@pytest.fixture(scope="module")
-def browser() -> Any:
-    yield from chromium.started()
-
-
 def test_a_drawing_zooms_in_a_browser(grown: Callable[..., Any], browser: Any) -> None:
     grown("history", "plot", "softmax", "--html", "plot.html")
     tab = chromium.Tab(browser, Path("plot.html").resolve())

@@ -291,11 +291,6 @@ def test_of_very_many_that_look_alike_a_few_are_named() -> None:
     assert max(map(len, re.findall(r"<title>(.*?)</title>", front))) < 1000
 
 
-@pytest.fixture(scope="module")
-def browser() -> Any:
-    yield from chromium.started()
-
-
 def test_long_names_of_options_wrap_in_the_heads_of_columns(browser: Any, tmp_path: Path) -> None:
     long = "triton." + "coordinatedescent" * 4
     variants = tuple(Swept("s", {}, {long: n}, seconds=1.0 + n) for n in range(4))

@@ -1,4 +1,4 @@
-"""What tests of reports share: one browser for all of them."""
+"""What tests of reports share: one report in a browser."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from typing import Any
 import chromium
 import pytest
 from handmade_html import judgement, with_sources
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    yield from chromium.started()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import DESKTOP, PHONE, Tab, written
+from chromium import DESKTOP, PHONE, Tab, new_page, written
 from handmade_html import judgement, with_sources
 from handmade_judgement import gated
 
@@ -18,8 +18,8 @@ CHANGED = "kernel-0-head-0"
 
 def test_light_and_dark(browser: Any, file: Path) -> None:
     background = "getComputedStyle(document.documentElement).backgroundColor"
-    dark = Tab(browser, file, color_scheme="dark")
-    light = Tab(browser, file, color_scheme="light")
+    dark = Tab(browser, file, scheme="dark", alone=True)
+    light = Tab(browser, file, scheme="light", alone=True)
     colours = {dark.ask(background), light.ask(background)}
     assert len(colours) == 2
     light.page.locator("button.theme").click()
@@ -117,7 +117,7 @@ def test_no_word_is_broken_and_no_number_out_of_sight(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_what_is_behind_it(browser: Any, file: Path, scheme: str) -> None:
     """Contrast of WCAG 2 AA, 4.5 to 1, on the page and on a kernel's."""
-    opened = Tab(browser, file, color_scheme=scheme)
+    opened = Tab(browser, file, scheme=scheme)
     assert opened.ask(CONTRAST) == []
     opened.ask(f"location.hash = '{CHANGED}'")
     opened.page.wait_for_function("document.getElementById('panel').open")
@@ -166,7 +166,7 @@ def test_nothing_stands_beside_a_table_that_is_narrow(browser: Any, file: Path, 
     place = opened.page.locator(".scroll:has(table.totals)").first
     assert place.evaluate("e => e.scrollWidth === e.clientWidth")
     picture = base64.b64encode(place.screenshot()).decode()
-    blank = browser.new_page()
+    blank = new_page(browser)
     assert len(blank.evaluate(PIXELS, picture)) == 1
     blank.close()
     opened.page.close()
