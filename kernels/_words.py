@@ -75,7 +75,7 @@ def join_halves(first, second, KIND: tl.constexpr, ASSEMBLY: tl.constexpr):
 
 @triton.jit
 def opaque(x):
-    """Return ``x`` itself, in a way that the compiler cannot see through."""
+    """Return ``x`` itself, in a way that LLVM cannot see through, and ptxas can."""
     if INTERPRETED:  # which has no assembler, and nothing to hide
         return x
     return tl.inline_asm_elementwise(

@@ -58,7 +58,7 @@ RESIDUAL: tuple[_Entry, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """Says how programs keep parts of long rows, and how well they do."""
 
     threads: int
@@ -69,20 +69,26 @@ class _Part:
     """How fast they are relative to the others, of rows that fill all of them."""
 
 
-PARTS = (_Part(128, 8, 64), _Part(128, 9, 72), _Part(128, 10, 80), _Part(128, 12, 96))
-"""Parts of rows, with as many registers as ptxas needs without spilling. They are level where rows
-fill them (nine problems of 74866 to 261648 columns); parts of 256 threads are 4 to 10 percent
-slower, and of 64 threads as fast (H200, triton 3.6, 2026-11-28)."""
+PARTS = (Part(128, 8, 64), Part(128, 9, 72), Part(128, 10, 80), Part(128, 12, 96))
+"""Parts of rows, with as many registers as ptxas needs without spilling (where rows start between
+multiples of 16 bytes, it spills up to 14 bytes). They are level where rows fill them (nine problems
+of 74866 to 261648 columns); parts of 256 threads are 4 to 10 percent slower, and of 64 threads as
+fast (H200, triton 3.6, 2026-11-28)."""
 PARTS_WITH_RESIDUAL = (
-    _Part(128, 6, 80),
-    _Part(128, 7, 96),
-    _Part(128, 8, 96),
-    _Part(128, 5, 72, 0.985),
-    _Part(128, 4, 64, 0.985),
+    Part(128, 6, 80),
+    Part(128, 7, 96),
+    Part(128, 8, 96),
+    Part(128, 5, 72, 0.985),
+    Part(128, 4, 64, 0.985),
 )
 """The same of rows and their residuals, all of which are loaded before any is added."""
-FEW = _Entry(32 * KIB, Blocks("cooperative", threads=256), "64 × 131072: 71.7 %")
-"""The entry for few rows."""
+FEW = Blocks("cooperative", threads=256)
+"""Blocks of a few long rows (64 × 131072: 71.7 %)."""
+FEW_PART_BYTES = 32 * KIB
+"""What each of them keeps of a row at most."""
+OWN_EARLY, REGISTERS_OF_TILE = 36, 4
+"""Registers of a thread beside a row, its residual and its weights, and those of a vector of any of
+them."""
 LEAST_PART_BYTES = 16 * KIB
 
 BLOCKS_PER_SM = 2
@@ -188,10 +194,11 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     residual as well, which are on their way at the same time. With fewer rows than the device has
     room for, blocks are larger.
     """
-    most = (5 if has_residual(problem) else 7) if has_mean(problem) else 4
-    sizes = {32: 4, 64: most, 128: most, 256: most, 512: most}
+    most = 7 if has_mean(problem) else 4
+    sizes = {32: 4, 64: most, 128: most, 256: most, 512: min(most, 5) if _peels(problem) else most}
     if has_residual(problem):
-        sizes[1024] = 4
+        most = min(most, 5)
+        sizes = {32: 4, 64: most, 128: most, 256: most, 512: 4, 1024: 4}
     wide = vector(problem)
     for threads, most_tiles in sizes.items():
         tiles = -(-problem.columns // (threads * wide))
@@ -200,18 +207,28 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
         if narrow or tiles > most_tiles:
             continue
         variant = "peeled" if _peels(problem) else "register-tiled"
+        most_registers = 64 if threads >= 512 else 0
         return Blocks(
             variant, threads, tile=threads * wide, tiles=tiles,
-            early=few, most_registers=64 if threads >= 512 else 0,
+            early=few and _has_room_for_weights(problem, tiles, most_registers),
+            most_registers=most_registers,
         )  # fmt: skip
     return None
+
+
+def _has_room_for_weights(problem: Problem, tiles: int, most_registers: int) -> bool:
+    """Return whether registers hold the weights from the start, beside a row and its residual."""
+    needed = OWN_EARLY + REGISTERS_OF_TILE * tiles * (2 + has_residual(problem))
+    return not most_registers or needed <= most_registers
 
 
 def _one_block(problem: Problem) -> Blocks:
     """Return the blocks of 1024 threads that keep a row each."""
     tile = 1024 * vector(problem)
+    tiles = -(-problem.columns // tile)
     variant = "peeled" if _peels(problem) else "register-tiled"
-    return Blocks(variant, 1024, tile=tile, tiles=-(-problem.columns // tile), early=True)
+    early = _has_room_for_weights(problem, tiles, 64)
+    return Blocks(variant, 1024, tile=tile, tiles=tiles, early=early)
 
 
 def _few_rows(problem: Problem, target: Target) -> bool:
@@ -224,7 +241,7 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
     if not _few_rows(problem, target):
         found = [(fill(problem, kept), kept.reached) for kept in list_parts(problem)]
         return max(found, key=lambda each: _share_filled(problem, each[0]) * each[1])[0]
-    parts = max(2, -(-row_bytes(problem) // FEW.row_bytes))
+    parts = max(2, -(-row_bytes(problem) // FEW_PART_BYTES))
     wanted = BLOCKS_PER_SM * target.sm_count
     while (
         problem.rows * parts < wanted
@@ -232,15 +249,15 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
         and parts < MOST_PARTS
     ):
         parts *= 2
-    return _fit(problem, replace(FEW.blocks, parts=parts))
+    return _fit(problem, replace(FEW, parts=parts))
 
 
-def list_parts(problem: Problem) -> tuple[_Part, ...]:
+def list_parts(problem: Problem) -> tuple[Part, ...]:
     """Return the kinds of parts that programs may keep of a row."""
     return PARTS_WITH_RESIDUAL if has_residual(problem) else PARTS
 
 
-def fill(problem: Problem, kept: _Part) -> Blocks:
+def fill(problem: Problem, kept: Part) -> Blocks:
     """Return blocks with as many parts of this kind as a row needs."""
     tile = kept.threads * vector(problem)
     parts = max(2, -(-problem.columns // (kept.tiles * tile)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import re
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,23 @@ def test_no_load_waits_behind_a_store(operation: str, expected: str) -> None:
     built = compiling._build(source, LaunchToCompile(code, launch, H200))
     found = re.findall(r"\btt\.(load|store)\b", built.asm["ttir"])
     assert "".join(each[0].upper() for each in found) == expected.replace(" ", "")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem("layernorm-residual", 300, 16001),
+        Problem("layernorm", 200, 28672),
+        Problem("layernorm-residual", 2000, 67104),
+    ],
+    ids=str,
+)
+def test_rows_that_registers_hold_spill_none(problem: Problem, tmp_path: Path) -> None:
+    family = problem.operation.partition("-")[0]
+    asked = LaunchToCompile(registry.family(family).code, launch_of(problem), H200)
+    made = compiling.compile_launch(asked, family, tmp_path)
+    assert (made.spilled_words, made.error) == (0, "")
 
 
 @pytest.mark.parametrize(
