@@ -27,7 +27,7 @@ def _keep_bytecode() -> None:
     """Keep bytecode in perfcli's own cache where torch has none beside its files and may get none:
     many images set PYTHONDONTWRITEBYTECODE, and importing torch then takes 11 s instead of 3
     (torch 2.11, Python 3.12, the host of an H200, 2026-11-23). Another process that may write, and
-    imports torch alone, leaves none beside Inductor's files, which are the most: theirs decides."""
+    imports torch alone, leaves none beside Inductor's files, which are the most: those decide."""
     from perfcli.machine.environment import cache_dir
 
     torch = importlib.util.find_spec("torch")

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from perfcli.loading import registry
 from perfcli.storing import store
 
+DEFAULTS = {"rows": 64, "columns": 256, "dtype": "bfloat16"}
 SMALL = ("compare", "softmax", "--with-kernel", "--preset", "smoke")
 
 
@@ -30,6 +32,21 @@ def test_both_sides_stand_in_one_report(perfcli: Any) -> None:
     assert "kernels       softmax/tiled: " in result.out
     assert "--target h200 compiles without a device" in result.out
     assert max(map(len, result.out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("scenario", "eps"), [("rmsnorm", 1e-6), ("layernorm", 1e-5)])
+def test_norms_stand_beside_kernels_of_the_same_epsilon(
+    perfcli: Any, scenario: str, eps: float
+) -> None:
+    asked = ("compare", scenario, "--with-kernel", "--preset", "smoke", "--target", "h200")
+    result = perfcli(*asked, "-p", "mode=training")
+    assert result.code in (0, 1)
+    assert f"head  kernel {scenario}/" in result.out and f" + {scenario}/" in result.out
+    problems = registry.scenario(scenario).handwritten({**DEFAULTS, "mode": "training"})
+    assert [(p.problem.operation, p.problem.settings, p.backward) for p in problems] == [
+        (scenario, {"eps": eps}, False),
+        (f"{scenario}-backward", {"eps": eps}, True),
+    ]
 
 
 def test_the_head_is_a_run_like_any_other(perfcli: Any) -> None:
@@ -101,7 +118,10 @@ def test_a_kernel_that_triton_refuses_is_an_error(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("accumulate",), "nobody wrote kernels for the scenario accumulate: --with-kernel is for "),
+        (
+            ("accumulate",),
+            "nobody wrote kernels for the scenario accumulate: --with-kernel is for ",
+        ),
         (("accumulate",), "cross-entropy, layernorm, rmsnorm, softmax"),
         (("model.py:block",), "a file of your own: --with-kernel is for shipped scenarios"),
         (("softmaks",), "did you mean softmax?"),
