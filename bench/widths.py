@@ -470,8 +470,11 @@ def describe_linear(found: Mapping[str, Any]) -> str:
 
 
 def _read_problem(text: str) -> Problem:
-    operation, rows, columns, dtype = text.split(",")
-    return Problem(operation, int(rows), int(columns), dtype)
+    try:
+        operation, rows, columns, dtype = text.split(",")
+        return Problem(operation, int(rows), int(columns), dtype)
+    except ValueError:
+        raise SystemExit(f"--problem takes OPERATION,ROWS,COLUMNS,DTYPE, not {text!r}") from None
 
 
 def main() -> int:
