@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from once import compute_once, find_run_folder
 from rewriting import rewrite_asserts
-from warm import Templates, WarmFork, WarmProcess
+from warm import Templates, WarmFork, WarmProcess, make_request
 
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.roles import Compiled
@@ -89,6 +89,16 @@ def warm_workers(monkeypatch: pytest.MonkeyPatch, warm_process: WarmProcess) -> 
 
     monkeypatch.delenv("PERFCLI_FAKE", raising=False)
     monkeypatch.setattr(ProcessExecutor, "compile", compile_warm)
+
+
+@pytest.fixture
+def warm_given(
+    monkeypatch: pytest.MonkeyPatch, warm_process: WarmProcess, cache_of_the_run: Path
+) -> tuple[str, ...]:
+    """Options for a pytest that a test starts, with which it compiles in forks of that process."""
+    for name, value in warm_process.prepare(make_request(cache_of_the_run)).items():
+        monkeypatch.setenv(name, value)
+    return ("-p", "warm_given")
 
 
 @pytest.fixture(scope="session")

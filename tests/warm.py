@@ -33,6 +33,8 @@ from perfcli.worker.weighing import weigh
 
 BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
 USUAL = "h100"
+FOLDER, RUN = "PERFCLI_TEST_FOLDER", "PERFCLI_TEST_RUN"
+"""Variables that tell a program which a test starts what a ``WarmProcess`` is made of."""
 
 
 class WarmProcess:
@@ -40,9 +42,11 @@ class WarmProcess:
     the target that most tests have, or of one for all others. All workers of a run of the tests
     share them."""
 
-    def __init__(self, folder: Path) -> None:
-        """``folder`` is that of the run; their own temporary files go there."""
+    def __init__(self, folder: Path, run: int | None = None) -> None:
+        """``folder`` is that of the run; their own temporary files go there. ``run``: the process
+        that started the workers, or that runs all tests."""
         self._folder = folder
+        self._run = run or (os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid())
 
     def compile(self, request: CompileRequest) -> Bundle:
         with _make_folder() as folder:
@@ -68,6 +72,12 @@ class WarmProcess:
         connection.sendall(line.encode())
         return ForkedWorker(_read_line(connection)["pid"], connection)
 
+    def prepare(self, request: CompileRequest) -> dict[str, str]:
+        """Start what forks for the request, and return the variables by which another program finds
+        it (``warm_given``)."""
+        self._connect(_first_request(request)).close()
+        return {FOLDER: str(self._folder), RUN: str(self._run)}
+
     def _ask(self, folder: Path, request: CompileRequest, asked: Any) -> None:
         current = request.folder or os.getcwd()
         with self._connect(_first_request(request)) as connection:
@@ -81,14 +91,14 @@ class WarmProcess:
         """Start the process where nobody has yet."""
         kind = f"{first.device} {first.target and first.target.name}"
         # A path can be too long for a socket; a name of this kind goes with who listens.
-        address = f"\0perfcli-test {_whole_run()} {kind}"
+        address = f"\0perfcli-test {self._run} {kind}"
         connection = socket.socket(socket.AF_UNIX)
         with open(self._folder / f"{kind}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 connection.connect(address)
             except ConnectionRefusedError:
-                _start(first, self._folder, address)
+                _start(first, self._folder, address, self._run)
                 connection.connect(address)
         return connection
 
@@ -186,7 +196,7 @@ def _first_request(request: CompileRequest) -> CompileRequest:
     return replace(request, scenario="", params={}, preset=None, target=target, variant=Variant(""))
 
 
-def _start(request: CompileRequest, folder: Path, address: str) -> None:
+def _start(request: CompileRequest, folder: Path, address: str, run: int) -> None:
     """It ends with the run."""
     program = str(Path(__file__).with_name("warm_worker.py"))
     asked = protocol.encode(protocol.plain(request)).decode()
@@ -195,17 +205,12 @@ def _start(request: CompileRequest, folder: Path, address: str) -> None:
         listener.listen()
         number = listener.fileno()
         subprocess.Popen(
-            [sys.executable, "-P", program, str(BOOTSTRAP), asked, str(number), str(_whole_run())],
+            [sys.executable, "-P", program, str(BOOTSTRAP), asked, str(number), str(run)],
             env=worker_environment(request, folder),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[number],
         )
-
-
-def _whole_run() -> int:
-    """The process that started the workers, or that runs all tests."""
-    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 
 
 def _read_bundle(replies: Path) -> Bundle:

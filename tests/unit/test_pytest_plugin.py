@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import perfcli
 
 pytest_plugins = ["pytester"]
 
+TESTS = Path(__file__).parents[1]
 PLUGIN = ("-p", "perfcli.pytest_plugin", "-p", "no:cacheprovider")
 SPILLING = "triton_red_fused_add_mul_rms_norm_sum_0"
 FAILING = """
@@ -307,12 +309,13 @@ def test_ones_own_fixture_of_that_name_comes_first(pytester: pytest.Pytester) ->
 
 @pytest.mark.torch
 def test_real_kernels_of_a_test_module(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, warm_given: tuple[str, ...]
 ) -> None:
     """Functions of the test's own module, with what is patched there, and of one beside it."""
     if find_spec("torch") is None:  # pytester forgets what was imported here, torch can't
         pytest.skip("no torch")
     monkeypatch.setenv("PERFCLI_FAKE", "0")
+    monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
     pytester.makepyfile(
         layers="""
         import torch
@@ -349,6 +352,7 @@ def test_real_kernels_of_a_test_module(
             assert k.loads == 1
             assert k.stores == 7
         """,
+        *warm_given,
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
