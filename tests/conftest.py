@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from once import compute_once, find_run_folder
 from rewriting import rewrite_asserts
-from warm import Templates, WarmFork, WarmProcess, make_request
+from warm import Templates, WarmFork, WarmKernels, WarmProcess, make_request
 
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.roles import Compiled
@@ -89,6 +89,15 @@ def warm_workers(monkeypatch: pytest.MonkeyPatch, warm_process: WarmProcess) -> 
 
     monkeypatch.delenv("PERFCLI_FAKE", raising=False)
     monkeypatch.setattr(ProcessExecutor, "compile", compile_warm)
+
+
+@pytest.fixture
+def warm_kernels(
+    monkeypatch: pytest.MonkeyPatch, warm_process: WarmProcess, cache_of_the_run: Path
+) -> None:
+    """Hand-written kernels are compiled in forks of that process as well."""
+    start = partial(WarmKernels, warm_process, make_request(cache_of_the_run))
+    monkeypatch.setattr("perfcli.worker.kernels._Worker", start)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,9 @@ from perfcli.model import Bundle, CompileRequest, KernelFacts, KernelText, Run, 
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.forked_worker import ForkedWorker, _read_line
+from perfcli.worker.kernels import _Worker
 from perfcli.worker.roles import Compiled, Made, Progress
-from perfcli.worker.starting import worker_environment
+from perfcli.worker.starting import VISIBLE_GPUS, worker_environment
 from perfcli.worker.template import TemplateProcess, WarmWorker
 from perfcli.worker.weighing import weigh
 
@@ -136,6 +137,29 @@ class WarmFork(WarmWorker):
         self._channel.doing = "importing torch"
         for _ in self.ask({"template": request}):
             pass
+
+
+class WarmKernels(_Worker):
+    """A fork of that process that compiles hand-written kernels without a device; a fresh one for
+    all else."""
+
+    def __init__(
+        self,
+        process: WarmProcess,
+        request: CompileRequest,
+        python: str | None,
+        timeout_seconds: float | None,
+        own: Mapping[str, str],
+    ) -> None:
+        self._process, self._request = process, request
+        super().__init__(python, timeout_seconds, own)
+
+    def _begin(self) -> None:
+        if self._python or set(self._own) != {VISIBLE_GPUS}:
+            super()._begin()
+            return
+        fork = partial(self._process.fork, self._request, self._folder)
+        self._channel = Channel(None, {}, self._folder, fork=fork)
 
 
 class Templates:

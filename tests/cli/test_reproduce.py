@@ -164,7 +164,7 @@ def test_claims_compiled_for_real(perfcli: Any, warm_workers: None) -> None:
 
 
 @pytest.mark.torch
-def test_launches_compiled_for_real(perfcli: Any) -> None:
+def test_launches_compiled_for_real(perfcli: Any, warm_kernels: None) -> None:
     """nvFuser's tiles of 7 inputs, 64 × 128 floats and 128 × 128 halves, fill shared memory and
     leave no room for the 8192 bytes of its workspace; ours fit."""
     result = perfcli_real(perfcli, "outer-7-inputs", "tma-32768x4096", "--target", "h200")
