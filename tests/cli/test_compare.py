@@ -518,7 +518,9 @@ def test_a_model_that_may_be_meant_for_training_is_warned_of(
 
 
 @pytest.mark.torch
-def test_a_hand_written_kernel_beside_inductors(perfcli: Any, warm_workers: None) -> None:
+def test_a_hand_written_kernel_beside_inductors(
+    perfcli: Any, warm_workers: None, warm_kernels: None
+) -> None:
     """Compiled for real: passes and bytes counted by hand."""
     asked = ("softmax", "--preset", "smoke", "--target", "h100")
     result = perfcli("compare", *asked, "--with-kernel", "--json", "out.json")
