@@ -354,9 +354,8 @@ def test_what_an_edited_import_gave_is_not_reused(perfcli: Any, imports_a_helper
 
 @pytest.mark.torch
 def test_an_import_that_torch_compiled_was_edited(
-    perfcli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_template: None
+    perfcli: Any, tmp_path: Path, warm_workers: None, one_template: None
 ) -> None:
-    monkeypatch.setenv("PERFCLI_FAKE", "0")
     helper = tmp_path / "helper_of_resume.py"
     helper.write_text("def combine(x):\n    return x.sin()\n")
     Path("model.py").write_text(
