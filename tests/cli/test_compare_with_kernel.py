@@ -42,7 +42,9 @@ def test_norms_stand_beside_kernels_of_the_same_epsilon(
     result = perfcli(*asked, "-p", "mode=training")
     assert result.code in (0, 1)
     assert f"head  kernel {scenario}/" in result.out and f" + {scenario}/" in result.out
-    problems = registry.scenario(scenario).handwritten({**DEFAULTS, "mode": "training"})
+    handwritten = registry.scenario(scenario).handwritten
+    assert handwritten is not None
+    problems = handwritten({**DEFAULTS, "mode": "training"})
     assert [(p.problem.operation, p.problem.settings, p.backward) for p in problems] == [
         (scenario, {"eps": eps}, False),
         (f"{scenario}-backward", {"eps": eps}, True),
