@@ -150,7 +150,7 @@ def _cuts_of_norms(
     plan = import_module("perfcli.kernels._norms.plan")
     if not problem.operation.endswith("backward"):
         choice = import_module("perfcli.kernels._norms.choice")
-        for kept in choice.list_parts(problem):
+        for kept in choice.parts_of(problem):
             blocks = choice.fill(problem, kept)
             label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
             yield label, partial(plan.launches, problem, target, blocks, "")

@@ -21,8 +21,9 @@ WIDE_BYTES = 16
 """The widest load of one thread."""
 OWN_REGISTERS = 32
 """Addresses, masks, sums: registers per thread beside the row's own, as compiled for sm_90."""
-OWN_TILED = 28
-"""Registers per thread beside the row's own, in the tiled kernel."""
+OWN_TILED, OWN_EARLY = 28, 36
+"""Registers per thread beside the row's own, in the tiled kernel; where it loads weights early,
+beside those of the row, its residual and the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +102,20 @@ def _elements_per_thread(problem: Problem, blocks: Blocks) -> int:
     return -(-blocks.rows * width * blocks.tiles // blocks.threads)
 
 
-def _registers(problem: Problem, blocks: Blocks) -> int:
+def registers(problem: Problem, blocks: Blocks) -> int:
     """Return about how many registers a thread needs.
 
     A tiled row stays in its own dtype, so half precision takes half a register per element; all
     other kernels keep what they widened to fp32, and the weights of one tile. A tiled row's
-    residual is added before anything else takes registers.
+    residual is added before anything else takes registers, but for weights that are loaded early.
     """
     kept = _elements_per_thread(problem, blocks)
     half = ITEM_BYTES[problem.dtype] == 2
     if blocks.variant in TILED:
-        return OWN_TILED + (kept // 2 if half else kept) * (2 if blocks.early else 1)
+        words = kept // 2 if half else kept
+        if blocks.early:
+            return OWN_EARLY + words * (2 + has_residual(problem))
+        return OWN_TILED + words
     if blocks.variant in ("two-read", "split"):
         return OWN_REGISTERS + 2 * kept
     return OWN_REGISTERS + kept + (kept // 2 if half else kept)
@@ -132,7 +136,7 @@ def _misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> st
             f"{target.max_threads_per_block}"
         )
     most = min(255, target.registers_per_sm // blocks.threads)
-    if (needed := _registers(problem, blocks)) > most:
+    if (needed := registers(problem, blocks)) > most:
         return f"about {needed} registers per thread, and {target.name} has {most} for that block"
     if blocks.variant not in ("full-tile", "tma"):
         return ""

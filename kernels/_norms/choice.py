@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from perfcli.model import Problem, Target
@@ -17,6 +18,7 @@ from .blocks import (
     has_mean,
     has_residual,
     padded_columns,
+    registers,
     vector,
 )
 
@@ -57,38 +59,29 @@ RESIDUAL: tuple[_Entry, ...] = (
 """A second input needs registers of its own: at 65536 columns 1024 threads spill 22 words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Says how programs keep parts of long rows, and how well they do."""
-
-    threads: int
-    tiles: int
-    """Vectors of 16 bytes per thread."""
-    registers: int
-    reached: float = 1.0
-    """How fast they are relative to the others, of rows that fill all of them."""
+def _part(tiles: int, most_registers: int) -> Blocks:
+    """Return blocks that keep so many vectors of 16 bytes per thread of a long row."""
+    return Blocks("cooperative", 128, tiles=tiles, most_registers=most_registers)
 
 
-PARTS = (Part(128, 8, 64), Part(128, 9, 72), Part(128, 10, 80), Part(128, 12, 96))
-"""Parts of rows, with as many registers as ptxas needs without spilling (where rows start between
-multiples of 16 bytes, it spills up to 14 bytes). They are level where rows fill them (nine problems
-of 74866 to 261648 columns); parts of 256 threads are 4 to 10 percent slower, and of 64 threads as
-fast (H200, triton 3.6, 2026-11-28)."""
-PARTS_WITH_RESIDUAL = (
-    Part(128, 6, 80),
-    Part(128, 7, 96),
-    Part(128, 8, 96),
-    Part(128, 5, 72, 0.985),
-    Part(128, 4, 64, 0.985),
-)
+PARTS = dict.fromkeys((_part(8, 64), _part(9, 72), _part(10, 80), _part(12, 96)), 1.0)
+"""Blocks that keep parts of long rows, with as many registers as ptxas needs without spilling
+(where rows start between multiples of 16 bytes, it spills up to 14 bytes), and how fast they are
+relative to each other where rows fill them: level, in nine problems of 74866 to 261648 columns.
+Blocks of 256 threads are 4 to 10 percent slower, and of 64 threads as fast (H200, triton 3.6,
+2026-11-28)."""
+PARTS_WITH_RESIDUAL = {
+    _part(6, 80): 1.0,
+    _part(7, 96): 1.0,
+    _part(8, 96): 1.0,
+    _part(5, 72): 0.985,
+    _part(4, 64): 0.985,
+}
 """The same of rows and their residuals, all of which are loaded before any is added."""
 FEW = Blocks("cooperative", threads=256)
 """Blocks of a few long rows (64 × 131072: 71.7 %)."""
 FEW_PART_BYTES = 32 * KIB
 """What each of them keeps of a row at most."""
-OWN_EARLY, REGISTERS_OF_TILE = 36, 4
-"""Registers of a thread beside a row, its residual and its weights, and those of a vector of any of
-them."""
 LEAST_PART_BYTES = 16 * KIB
 
 BLOCKS_PER_SM = 2
@@ -194,11 +187,12 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     residual as well, which are on their way at the same time. With fewer rows than the device has
     room for, blocks are larger.
     """
-    most = 7 if has_mean(problem) else 4
-    sizes = {32: 4, 64: most, 128: most, 256: most, 512: min(most, 5) if _peels(problem) else most}
-    if has_residual(problem):
-        most = min(most, 5)
-        sizes = {32: 4, 64: most, 128: most, 256: most, 512: 4, 1024: 4}
+    residual = has_residual(problem)
+    most = (5 if residual else 7) if has_mean(problem) else 4
+    most_of_512 = 4 if residual else min(most, 5) if _peels(problem) else most
+    sizes = {32: 4, 64: most, 128: most, 256: most, 512: most_of_512}
+    if residual:
+        sizes[1024] = 4
     wide = vector(problem)
     for threads, most_tiles in sizes.items():
         tiles = -(-problem.columns // (threads * wide))
@@ -207,19 +201,19 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
         if narrow or tiles > most_tiles:
             continue
         variant = "peeled" if _peels(problem) else "register-tiled"
-        most_registers = 64 if threads >= 512 else 0
-        return Blocks(
+        blocks = Blocks(
             variant, threads, tile=threads * wide, tiles=tiles,
-            early=few and _has_room_for_weights(problem, tiles, most_registers),
-            most_registers=most_registers,
+            most_registers=64 if threads >= 512 else 0,
         )  # fmt: skip
+        return _early(problem, blocks, blocks.most_registers) if few else blocks
     return None
 
 
-def _has_room_for_weights(problem: Problem, tiles: int, most_registers: int) -> bool:
-    """Return whether registers hold the weights from the start, beside a row and its residual."""
-    needed = OWN_EARLY + REGISTERS_OF_TILE * tiles * (2 + has_residual(problem))
-    return not most_registers or needed <= most_registers
+def _early(problem: Problem, blocks: Blocks, most_registers: int) -> Blocks:
+    """Return the blocks such that they load weights from the start, where registers hold them;
+    0: any number of them."""
+    early = replace(blocks, early=True)
+    return early if not most_registers or registers(problem, early) <= most_registers else blocks
 
 
 def _one_block(problem: Problem) -> Blocks:
@@ -227,8 +221,7 @@ def _one_block(problem: Problem) -> Blocks:
     tile = 1024 * vector(problem)
     tiles = -(-problem.columns // tile)
     variant = "peeled" if _peels(problem) else "register-tiled"
-    early = _has_room_for_weights(problem, tiles, 64)
-    return Blocks(variant, 1024, tile=tile, tiles=tiles, early=early)
+    return _early(problem, Blocks(variant, 1024, tile=tile, tiles=tiles), 64)
 
 
 def _few_rows(problem: Problem, target: Target) -> bool:
@@ -239,7 +232,7 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
     """Return at least two programs per row: what its length needs, and more where there are few
     rows."""
     if not _few_rows(problem, target):
-        found = [(fill(problem, kept), kept.reached) for kept in list_parts(problem)]
+        found = [(fill(problem, kept), reached) for kept, reached in parts_of(problem).items()]
         return max(found, key=lambda each: _share_filled(problem, each[0]) * each[1])[0]
     parts = max(2, -(-row_bytes(problem) // FEW_PART_BYTES))
     wanted = BLOCKS_PER_SM * target.sm_count
@@ -252,20 +245,17 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
     return _fit(problem, replace(FEW, parts=parts))
 
 
-def list_parts(problem: Problem) -> tuple[Part, ...]:
-    """Return the kinds of parts that programs may keep of a row."""
+def parts_of(problem: Problem) -> Mapping[Blocks, float]:
+    """Return the blocks that may keep parts of a row, and how fast they are."""
     return PARTS_WITH_RESIDUAL if has_residual(problem) else PARTS
 
 
-def fill(problem: Problem, kept: Part) -> Blocks:
-    """Return blocks with as many parts of this kind as a row needs."""
+def fill(problem: Problem, kept: Blocks) -> Blocks:
+    """Return the blocks with as many parts as a row needs."""
     tile = kept.threads * vector(problem)
     parts = max(2, -(-problem.columns // (kept.tiles * tile)))
     tiles = -(-_chunk_columns(problem, parts) // tile)
-    return Blocks(
-        "cooperative", kept.threads, tile=tile, tiles=tiles, parts=parts,
-        most_registers=kept.registers,
-    )  # fmt: skip
+    return replace(kept, tile=tile, tiles=tiles, parts=parts)
 
 
 def _share_filled(problem: Problem, blocks: Blocks) -> float:
