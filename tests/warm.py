@@ -69,7 +69,7 @@ class WarmProcess:
         asked = {"work": [environment, *places]}
         current = request.folder or os.getcwd()
         connection = self._connect(_first_request(request))
-        line = json.dumps([str(folder), current, request.device, asked]) + "\n"
+        line = json.dumps([str(folder), current, asked]) + "\n"
         connection.sendall(line.encode())
         return ForkedWorker(_read_line(connection)["pid"], connection)
 
@@ -82,7 +82,7 @@ class WarmProcess:
     def _ask(self, folder: Path, request: CompileRequest, asked: Any) -> None:
         current = request.folder or os.getcwd()
         with self._connect(_first_request(request)) as connection:
-            line = json.dumps([str(folder), current, request.device, asked]) + "\n"
+            line = json.dumps([str(folder), current, asked]) + "\n"
             connection.sendall(line.encode())
             status = connection.makefile().readline()
         log = (folder / "log").read_text(errors="replace") if status else "it ended"

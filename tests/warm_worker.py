@@ -5,7 +5,7 @@ worker.
     python -P warm_worker.py BOOTSTRAP REQUEST SOCKET PROCESS
 
 REQUEST names the device, and a target where all later requests have it; without one, each fork
-takes its own. Who connects to the socket writes a line ``[folder, current, device, asked]``; the
+takes its own. Who connects to the socket writes a line ``[folder, current, asked]``; the
 fork works in ``current`` and leaves its replies in ``folder/replies``. ``asked`` is
 ``{"compile": REQUEST}``, or ``{"call": [PROGRAM, …]}`` for what the program's function ``answer``
 returns for the arguments. Says the exit status of each, and ends when the process does.
@@ -79,7 +79,7 @@ def _fork_for(asking: socket.socket) -> tuple[int, bool] | None:
         line = lines.readline()
     if not line:
         return None
-    folder, current, device, asked = json.loads(line)
+    folder, current, asked = json.loads(line)
     files = _open_files(*asked["work"][1:]) if "work" in asked else ()
     child = os.fork()
     if child == 0:
@@ -87,7 +87,7 @@ def _fork_for(asking: socket.socket) -> tuple[int, bool] | None:
         os.chdir(current)
         if files:
             _work(asked["work"][0], *files)
-        _answer(Path(folder), device, asked)
+        _answer(Path(folder), asked)
     for each in files:
         os.close(each)
     if files:
@@ -126,7 +126,7 @@ def _warm_up(request: Any) -> None:
     code.warm_up(request)
 
 
-def _answer(folder: Path, device: str, asked: dict[str, Any]) -> None:
+def _answer(folder: Path, asked: dict[str, Any]) -> None:
     try:
         log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
         os.dup2(log, 1)
@@ -136,10 +136,9 @@ def _answer(folder: Path, device: str, asked: dict[str, Any]) -> None:
             "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
             "TRITON_CACHE_DIR": str(folder / "triton"),
             "TMPDIR": str(folder),
+            "CUDA_VISIBLE_DEVICES": "",
         }
         tempfile.tempdir = None
-        if device == "cuda":
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""
         if "call" in asked:
             program, *arguments = asked["call"]
             sys.path.insert(0, os.path.dirname(program))

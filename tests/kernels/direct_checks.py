@@ -1,13 +1,10 @@
 """Checks of who gets a call of an operator: its kernels at once, or torch's dispatcher, where
 anything else could have a say. The operator is one of torch's own products on the CPU.
 
-test_operators.py calls it in a process of its own that has torch imported
-(``warm.WarmProcess.call``)."""
+test_operators.py has ``called_checks.py`` make them."""
 
 from __future__ import annotations
 
-import traceback
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -209,17 +206,6 @@ def transforms() -> str:
     return ""
 
 
-CHECKS = (at_once, gradients, with_a_say, traced, tensors, transforms)
-
-
-def answer() -> dict[str, str]:
-    """Return of each check what went wrong; empty: nothing."""
-    warnings.simplefilter("ignore")
-    return {run.__name__: _tell(run) for run in CHECKS}
-
-
-def _tell(run: Callable[[], str]) -> str:
-    try:
-        return run()
-    except Exception:
-        return traceback.format_exc()[-1500:]
+CHECKS = {
+    check.__name__: check for check in (at_once, gradients, with_a_say, traced, tensors, transforms)
+}

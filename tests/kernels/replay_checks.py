@@ -1,13 +1,11 @@
 """Checks of what operators do from the second call on: without a GPU, with a driver for Triton that
 launches nothing and keeps what it was to launch.
 
-test_operators.py calls it in a process of its own that has torch imported
-(``warm.WarmProcess.call``)."""
+test_operators.py has ``called_checks.py`` make them."""
 
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -218,15 +216,3 @@ CHECKS: dict[str, Callable[[], str]] = {
     "hooks": hooks,
     "devices": devices,
 }
-
-
-def answer() -> dict[str, str]:
-    """Return of each check what went wrong; empty: nothing."""
-    return {check: _tell(run) for check, run in CHECKS.items()}
-
-
-def _tell(run: Callable[[], str]) -> str:
-    try:
-        return run()
-    except Exception:
-        return traceback.format_exc()[-1500:]

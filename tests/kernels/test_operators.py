@@ -118,11 +118,12 @@ def test_corners_and_refusals(wrong: Mapping[str, str]) -> None:
 def called(warm_process: WarmProcess, cache_of_the_run: Path) -> Callable[[str], dict[str, str]]:
     """Returns of each check of a program what went wrong, in a fork that has torch for the CPU."""
     request = make_request(cache_of_the_run, "cpu")
-    return lambda program: warm_process.call(request, Path(__file__).with_name(program))
+    caller = Path(__file__).with_name("called_checks.py")
+    return lambda program: warm_process.call(request, caller, program)
 
 
 def test_later_calls_do_what_the_first_one_did(called: Callable[[str], dict[str, str]]) -> None:
-    found = called("replay_checks.py")
+    found = called("replay_checks")
     assert len(found) > 14
     assert not any(found.values()), {name: what for name, what in found.items() if what}
 
@@ -130,7 +131,7 @@ def test_later_calls_do_what_the_first_one_did(called: Callable[[str], dict[str,
 def test_calls_pass_the_dispatcher_where_nothing_else_has_a_say(
     called: Callable[[str], dict[str, str]],
 ) -> None:
-    found = called("direct_checks.py")
+    found = called("direct_checks")
     assert len(found) > 5
     assert not any(found.values()), {name: what for name, what in found.items() if what}
 
