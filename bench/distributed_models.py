@@ -36,10 +36,10 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    def __init__(self, layers: int = 3, vocabulary: int = 8192, extra: int = 0) -> None:
+    def __init__(self, layers: int = 3, vocabulary: int = 8192, extra: Any = None) -> None:
         super().__init__()
-        # What distributed.py plants: a kernel over so many floats, which no rank sends.
-        self.extra = torch.ones(extra) if extra else None
+        # No buffer: DDP would send it to all ranks at each step.
+        self.extra = extra
         self.embed = nn.Embedding(vocabulary, WIDTH)
         self.layers = nn.ModuleList(Block() for _ in range(layers))
         self.norm = nn.RMSNorm(WIDTH)
@@ -61,6 +61,11 @@ def start() -> Any:
     return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 
 
+def plant(number: int, device: Any) -> Any:
+    """Return what a planted kernel goes over: so many floats."""
+    return torch.ones(number, device=device) if number else None
+
+
 def tokens(device: Any) -> Any:
     return torch.randint(8192, (2, 2, 1024), device=device).unbind(0)
 
@@ -68,7 +73,7 @@ def tokens(device: Any) -> Any:
 def ddp(layers: int = 3, extra: int = 0) -> Any:
     device = start()
     model = nn.parallel.DistributedDataParallel(
-        Net(layers, extra=extra).to(device).bfloat16(), device_ids=[device.index]
+        Net(layers, extra=plant(extra, device)).to(device).bfloat16(), device_ids=[device.index]
     )
     return model, tokens(device), "training"
 
@@ -79,7 +84,7 @@ def fsdp2(layers: int = 3, extra: int = 0) -> Any:
 
     device = start()
     mesh = init_device_mesh("cuda", (dist.get_world_size(),))
-    model = Net(layers, extra=extra).to(device)
+    model = Net(layers, extra=plant(extra, device)).to(device)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in model.layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
