@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,6 +39,30 @@ def dtypes_at_work(built: Built, outputs: Iterable[Any]) -> set[str]:
     found = {_name(t.dtype) for t in tensors if t.is_floating_point() or t.is_complex()}
     named = (built.params.get("dtype"), workload.autocast)
     return found | {str(n) for n in named if n in OUTPUTS}
+
+
+def note_dtypes(call: Callable[..., Any], names: set[str]) -> Callable[..., Any]:
+    """Return ``call``, which then adds to ``names`` the floating-point dtypes of all that it
+    computes."""
+    import torch
+    from torch.utils import _pytree
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Noting(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = func(*args, **kwargs or {})
+            for each in _pytree.tree_leaves(result):
+                if isinstance(each, torch.Tensor) and each.is_floating_point():
+                    names.add(_name(each.dtype))
+            return result
+
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        with Noting():
+            return call(*args, **kwargs)
+
+    return noting
 
 
 def tolerance(table: Mapping[str, float], dtypes: Iterable[str]) -> float:

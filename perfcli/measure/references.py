@@ -32,6 +32,8 @@ class Runs:
         self._step = step
         self._before = before
         self._workload: Workload = step.built.workload
+        self._computed: set[str] = set()
+        """Names of the dtypes in which the ranks' eager run computed."""
         self.why = ""
 
     @property
@@ -45,7 +47,11 @@ class Runs:
 
     @functools.cached_property
     def eager(self) -> Results | None:
-        return self._tried(EAGER, 0, lambda: self._run(self._workload.call, self._workload))
+        call = self._workload.call
+        if self.among_ranks:
+            # Nothing else tells in which dtypes FSDP2 computes, and a float64 run cannot help.
+            call = judging.note_dtypes(call, self._computed)
+        return self._tried(EAGER, 0, lambda: self._run(call, self._workload))
 
     @functools.cached_property
     def reference(self) -> Results | None:
@@ -89,7 +95,7 @@ class Runs:
 
     def limits(self, compiled: Results) -> ErrorLimits:
         built = self._step.built
-        dtypes = judging.dtypes_at_work(built, compiled.outputs.values())
+        dtypes = judging.dtypes_at_work(built, compiled.outputs.values()) | self._computed
         return ErrorLimits(
             judging.output_tolerance(built.scenario.tolerance, dtypes),
             judging.tolerance(judging.GRADIENTS, dtypes),

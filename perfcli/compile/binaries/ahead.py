@@ -86,7 +86,9 @@ class BinariesAhead:
             if self._made not in self._begun:
                 return load(tuner, *args, **options)
 
-            def load_now(source: str, *_: Any) -> None:
+            def load_now(source: str, *_: Any, **__: Any) -> None:
+                if self._made:
+                    return  # another graph has the same kernel; nobody launches it yet
                 del tuner.precompile
                 self._wait(source)
                 try:

@@ -129,6 +129,41 @@ def test_a_kernel_that_cannot_be_loaded_is_named(
         made.close()
 
 
+def test_a_kernel_that_two_graphs_have_is_loaded_once(
+    inductor: Any, caches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of layers that DDP's buckets or graph breaks part: Inductor finds the module of the first
+    graph's kernel, and so the same object, before and after it was launched."""
+    loaded: list[object] = []
+    tuner: Any = SimpleNamespace(inductor_meta={"kernel_name": "double"})
+
+    def make(*_: object) -> Any:
+        tuner.precompile(warm_cache_only=False, static_triton_bundle_key="k")
+        return tuner
+
+    def first(*_: object) -> Any:
+        inductor.CachingAutotuner.precompile(tuner, warm_cache_only=False)
+        return tuner
+
+    monkeypatch.setattr(
+        inductor.CachingAutotuner, "precompile", lambda its, **_: loaded.append(its)
+    )
+    made = BinariesAhead(1, targets.get("h200"))
+    try:
+        made.submit(kernel(KERNEL))
+        monkeypatch.setattr(inductor.AsyncCompile, "triton", first)
+        with made.loading():
+            inductor.AsyncCompile().triton("double", KERNEL)
+        monkeypatch.setattr(inductor.AsyncCompile, "triton", make)
+        with made.loading():
+            inductor.AsyncCompile().triton("double", KERNEL)
+        assert loaded == []
+        tuner.precompile()
+        assert loaded == [tuner]
+    finally:
+        made.close()
+
+
 @pytest.mark.parametrize("of", ["ahead", "pool"])
 def test_binaries_are_named_by_the_assembler_that_inductor_has_not_chosen_yet(
     inductor: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of: str
