@@ -48,7 +48,7 @@ def note_dtypes(call: Callable[..., Any], names: set[str]) -> Callable[..., Any]
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Noting(TorchDispatchMode):
+    class Noting(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
