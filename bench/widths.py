@@ -156,11 +156,19 @@ def _cuts_of_norms(
             yield label, partial(plan.launches, problem, target, blocks, "")
         return
     best: dict[str, tuple[float, Any]] = {}
-    for name in ("cuts", "ring_plan"):
-        cuts = import_module(f"perfcli.kernels._norms.{name}")
-        for blocks in cuts.candidates(problem, target):
-            reached = cuts.estimate_efficiency(problem, target, blocks)
+    cuts, rings = (import_module(f"perfcli.kernels._norms.{n}") for n in ("cuts", "ring_plan"))
+    twice = tuple((threads, 2 * per_sm) for threads, per_sm in rings.SHAPES)
+    asked = (
+        (cuts, cuts.candidates(problem, target)),
+        (rings, rings.candidates(problem, target)),
+        (rings, rings.candidates(problem, target, twice)),
+    )
+    for planned_by, found in asked:
+        for blocks in found:
+            reached = planned_by.estimate_efficiency(problem, target, blocks)
             label = f"{blocks.variant}, {blocks.threads} threads"
+            if planned_by is rings:
+                label += f", {blocks.per_sm} a multiprocessor"
             if reached > best.get(label, (0.0, None))[0]:
                 best[label] = (reached, blocks)
     for label, (reached, blocks) in best.items():

@@ -431,7 +431,7 @@ def gradient_ring(
             else:
                 scale = gl.rsqrt(first + eps)
                 shift = 0.0
-            slope = -(second * scale) * scale
+            slope = -(second * scale) * scale if MEAN else -(second * scale) * scale * scale
             old = gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS)
             new_sums = ()
             new_biases = ()
@@ -443,18 +443,21 @@ def gradient_ring(
                 for half in gl.static_range(HALVES):
                     value = _element(x_tile, half, KIND, HALVES)
                     gradient = _element(dy_tile, half, KIND, HALVES)
-                    if MEAN and HALVES == 2:
-                        normal = gl.fma(value, scale, -done_mu * scale)
-                    elif MEAN:
-                        normal = (value - done_mu) * scale
-                    else:
-                        normal = value * scale
                     last = sums[tile * HALVES + half]
-                    new_sums = new_sums + (gl.fma(gradient, normal, last),)
                     if MEAN:
+                        if HALVES == 2:
+                            normal = gl.fma(value, scale, -done_mu * scale)
+                        else:
+                            normal = (value - done_mu) * scale
+                        new_sums = new_sums + (gl.fma(gradient, normal, last),)
                         new_biases = new_biases + (biases[tile * HALVES + half] + gradient,)
-                    g = gradient * _element(w, half, KIND, HALVES)
-                    found = gl.fma(normal, slope, gl.fma(g, scale, shift) if MEAN else g * scale)
+                        g = gradient * _element(w, half, KIND, HALVES)
+                        found = gl.fma(normal, slope, gl.fma(g, scale, shift))
+                    else:
+                        scaled = gradient * scale
+                        new_sums = new_sums + (gl.fma(scaled, value, last),)
+                        g = scaled * _element(w, half, KIND, HALVES)
+                        found = gl.fma(value, slope, g)
                     if RESIDUAL:
                         more = rings[2][tile].index(old).load(layout)
                         found += _element(more, half, KIND, HALVES)

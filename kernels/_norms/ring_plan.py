@@ -42,16 +42,17 @@ def choose(problem: Problem, target: Target) -> tuple[Blocks, float] | None:
     return max(found, key=lambda each: each[1], default=None)
 
 
-SHAPES = ((32, 8), (64, 4), (128, 2), (256, 1))
+Shapes = tuple[tuple[int, int], ...]
+SHAPES: Shapes = ((32, 8), (64, 4), (128, 2), (256, 1))
 """Threads of a program, and programs per multiprocessor: a quarter or less of its threads, each
 with as many registers as there are. More threads of fewer columns compute more besides."""
 
 
-def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
+def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Iterator[Blocks]:
     """Yield every way to cut the problem whose programs are all resident."""
     if not _is_possible(problem, target):
         return
-    for threads, per_sm in SHAPES[_peels(problem) :]:  # a warp alone is slow at rows' ends
+    for threads, per_sm in shapes[_peels(problem) :]:  # a warp alone is slow at rows' ends
         for tiles in range(1, MOST_TILES + 1):
             tile = threads * vector(problem)
             made = share(problem, target, Blocks("ring", threads, 1, tile, tiles, per_sm=per_sm))
