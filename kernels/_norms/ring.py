@@ -49,6 +49,50 @@ SEEN:
 """Load a word until it is told. After a second it is taken as it is, two NaN: a row's sums may be
 that, if they are of such numbers."""
 
+_STORE_HALVES = gl.constexpr(
+    """{
+    .reg .pred any, some;
+    .reg .b64 at;
+    .reg .b32 bit;
+    .reg .b16 first, second;
+    setp.eq.b32 any, $16, 0;
+    @any bra STORED;
+    mad.wide.s32 at, $8, 4, $4;
+"""
+    + "".join(
+        f"""mov.b32 {{first, second}}, ${12 + word};
+    and.b32 bit, $16, {1 << 2 * word};
+    setp.ne.b32 some, bit, 0;
+    @some st.global.b16 [at + {4 * word}], first;
+    and.b32 bit, $16, {2 << 2 * word};
+    setp.ne.b32 some, bit, 0;
+    @some st.global.b16 [at + {4 * word + 2}], second;
+"""
+        for word in range(4)
+    )
+    + "STORED:\n}"
+)
+_STORE_WORDS = gl.constexpr(
+    """{
+    .reg .pred any, some;
+    .reg .b64 at;
+    .reg .b32 bit;
+    setp.eq.b32 any, $16, 0;
+    @any bra STORED;
+    mad.wide.s32 at, $8, 4, $4;
+"""
+    + "".join(
+        f"""and.b32 bit, $16, {1 << word};
+    setp.ne.b32 some, bit, 0;
+    @some st.global.b32 [at + {4 * word}], ${12 + word};
+"""
+        for word in range(4)
+    )
+    + "STORED:\n}"
+)
+"""Store the elements of a vector (words $12 to $15 at word $8 of $4) whose bits are set in $16."""
+_STORE_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("l",) * 4 + ("r",) * 12))
+
 
 @gluon.jit
 def _start_next(OVERLAP: gl.constexpr):
@@ -130,12 +174,6 @@ def _may_end(tile, lanes, sure, vector):
 
 
 @gluon.jit
-def _ends_in(first, TILE: gl.constexpr, begin, stop, last):
-    """Return whether one of a row's vectors that it does not fill lies in ``TILE`` lanes."""
-    return (first < begin) | ((stop < last) & (stop >= first) & (stop < first + TILE))
-
-
-@gluon.jit
 def _row_at(tensor, row, STRIDE: gl.constexpr, VECTOR: gl.constexpr, HALVES: gl.constexpr):
     """Return the word of the row's lane 0; that it starts a vector is visible."""
     start = row.to(gl.int64) * STRIDE // VECTOR * (VECTOR // HALVES)
@@ -185,26 +223,47 @@ def _fetch(
 
 
 @gluon.jit
-def _clean(
-    rings, slot, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
-    SURE: gl.constexpr, WARPS: gl.constexpr, VECTOR: gl.constexpr, HALVES: gl.constexpr,
+def _columns_of(
+    tile: gl.constexpr, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr,
+    CHUNK: gl.constexpr, WARPS: gl.constexpr, VECTOR: gl.constexpr,
 ):  # fmt: skip
-    """Write zeros over the neighbours' elements that came along with the ends of x and dy."""
+    """Return, for the words of a tile, which elements of their vector are columns of the row: one
+    bit each."""
+    local = (_words(tile, layout, WARPS) >> 2) * VECTOR
+    lane = part * CHUNK + local
+    before = gl.minimum(gl.maximum(lead - lane, 0), VECTOR)
+    until = gl.minimum(gl.maximum(lead + COLUMNS - lane, 0), VECTOR)
+    every: gl.constexpr = (1 << VECTOR) - 1
+    return gl.where(local < CHUNK, (every >> (VECTOR - until)) & (every << before), 0)
+
+
+@gluon.jit
+def _ends(
+    part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
+    SURE: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, VECTOR: gl.constexpr,
+    HALVES: gl.constexpr,
+):  # fmt: skip
+    """Return, for each tile in which a row may begin or end, the bits of columns and a mask of
+    each word's."""
     TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
-    begin = (lead + VECTOR - 1) // VECTOR * VECTOR
-    stop = (lead + COLUMNS) // VECTOR * VECTOR
-    for tile in gl.static_range(len(rings[0])):
-        if _may_end(tile, TILE, SURE, VECTOR):  # noqa: SIM102 (a constant, then a number)
-            if _ends_in(part * CHUNK + tile * TILE, TILE, begin, stop, lead + COLUMNS):
-                local = _opaque(_words(tile, layout, WARPS)) * HALVES
-                column = part * CHUNK - lead + local
-                first = column.to(gl.uint32) < COLUMNS
-                second = (column + 1).to(gl.uint32) < COLUMNS
-                keep = gl.where(first, 0xFFFF, 0) | gl.where(second, -0x1_0000, 0)
-                for which in gl.static_range(2):
-                    at = rings[which][tile].index(slot)
-                    words = at.load(layout)
-                    at.store(words & keep if HALVES == 2 else gl.where(first, words, 0.0))
+    found = ()
+    for tile in gl.static_range(TILES):
+        if _may_end(tile, TILE, SURE, VECTOR):
+            bits = _columns_of(tile, part, lead, layout, COLUMNS, CHUNK, WARPS, VECTOR)
+            own = bits >> (_words(tile, layout, WARPS) & 3) * HALVES
+            keep = gl.where((own & 1) != 0, 0xFFFF if HALVES == 2 else -1, 0)
+            if HALVES == 2:
+                keep |= gl.where((own & 2) != 0, -0x1_0000, 0)
+            found = found + ((bits, keep),)
+        else:
+            found = found + ((0, 0),)
+    return found
+
+
+@gluon.jit
+def _only_columns(words, keep, HALVES: gl.constexpr):
+    """Return zeros in place of a neighbour's elements, which may be anything."""
+    return words & keep if HALVES == 2 else gl.where(keep != 0, words, 0.0)
 
 
 @gluon.jit
@@ -229,40 +288,34 @@ def _load_vector(
 
 @gluon.jit
 def _write(
-    tensor, row, out, tile: gl.constexpr, part, lead, layout: gl.constexpr,
+    tensor, row, out, tile: gl.constexpr, ends, part, lead, layout: gl.constexpr,
     COLUMNS: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
     VECTOR: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Write a tile's columns: whole vectors of 16 bytes, then the few elements at the row's ends,
-    whose vectors are its neighbours' as well."""
+    """Write a tile's columns: whole vectors of 16 bytes, and single elements of those that are
+    shared with the row's neighbours."""
     KIND: gl.constexpr = tensor.dtype.element_ty
     TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
     to = _row_at(tensor, row, COLUMNS, VECTOR, HALVES) + part * (CHUNK // HALVES)
     words = _join(out, KIND, HALVES)
     word = _words(tile, layout, WARPS)
-    begin = (lead + VECTOR - 1) // VECTOR * VECTOR
-    stop = (lead + COLUMNS) // VECTOR * VECTOR
-    inside = word >= 0
-    if PEEL and tile == 0:
-        inside = inside & (word >= (begin - part * CHUNK) // HALVES)
-    if (tile + 1) * TILE > SURE:
-        left = gl.minimum(stop - part * CHUNK, CHUNK)
-        inside = inside & (word < left // HALVES)
-    gl.store(to + word, words, mask=inside)
-    if PEEL and _may_end(tile, TILE, SURE, VECTOR):  # noqa: SIM102 (a constant, then a number)
-        if _ends_in(part * CHUNK + tile * TILE, TILE, begin, stop, lead + COLUMNS):
-            start = row.to(gl.int64) * COLUMNS - lead
-            single = tensor
-            if HALVES == 2:
-                single = tensor.to(gl.pointer_type(gl.int16), bitcast=True)
-            hidden = _opaque(word)
-            for half in gl.static_range(HALVES):
-                local = hidden * HALVES + half
-                lane = part * CHUNK + local
-                before = (lane - lead).to(gl.uint32) < (begin - lead).to(gl.uint32)
-                behind = (lane - stop).to(gl.uint32) < (lead + COLUMNS - stop).to(gl.uint32)
-                value = (words >> 16 * half).to(gl.int16) if HALVES == 2 else words
-                gl.store(single + start + lane, value, mask=(before | behind) & (local < CHUNK))
+    if PEEL and _may_end(tile, TILE, SURE, VECTOR):
+        bits = ends[tile][0]
+        whole = bits == (1 << VECTOR) - 1
+        gl.store(to + word, words, mask=whole)
+        gl.inline_asm_elementwise(
+            _STORE_HALVES if HALVES == 2 else _STORE_WORDS,
+            _STORE_OPERANDS,
+            [to.to(gl.int64), word, words.to(gl.int32, bitcast=True), gl.where(whole, 0, bits)],
+            dtype=gl.int32, is_pure=False, pack=4,
+        )  # fmt: skip
+    else:
+        inside = word >= 0
+        if (tile + 1) * TILE > SURE:
+            stop = (lead + COLUMNS) // VECTOR * VECTOR
+            left = gl.minimum(stop - part * CHUNK, CHUNK)
+            inside = inside & (word < left // HALVES)
+        gl.store(to + word, words, mask=inside)
 
 
 @gluon.jit
@@ -374,6 +427,9 @@ def gradient_ring(
             STRIDE, CHUNK, SURE, WARPS, VECTOR, HALVES,
         )  # fmt: skip
     weights = _load_vector(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
+    ends = ()
+    if PEEL:
+        ends = _ends(part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, HALVES)
     sums = ()
     for _ in gl.static_range(TILES * HALVES):
         sums = sums + (gl.zeros([WARPS, WARP_WORDS], gl.float32, layout),)
@@ -398,13 +454,14 @@ def gradient_ring(
             next_done_mu = gl.load(mean + after, mask=there, other=0.0)
             next_sigma = gl.load(rstd + after, mask=there, other=0.0)
         async_copy.wait_group(SLOTS - BEHIND - 1)
-        if PEEL:
-            _clean(rings, slot, part, lead, layout, COLUMNS, CHUNK, SURE, WARPS, VECTOR, HALVES)
         one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
         two = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
         for tile in gl.static_range(TILES):
             x_tile = rings[0][tile].index(slot).load(layout)
             dy_tile = rings[1][tile].index(slot).load(layout)
+            if PEEL and _may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, VECTOR):
+                x_tile = _only_columns(x_tile, ends[tile][1], HALVES)
+                dy_tile = _only_columns(dy_tile, ends[tile][1], HALVES)
             w = _opaque(weights[tile])
             for half in gl.static_range(HALVES):
                 value = _element(x_tile, half, KIND, HALVES)
@@ -463,7 +520,7 @@ def gradient_ring(
                         found += _element(more, half, KIND, HALVES)
                     out = out + (found,)
                 _write(
-                    dx, done, out, tile, part, lead, layout,
+                    dx, done, out, tile, ends, part, lead, layout,
                     COLUMNS, CHUNK, SURE, WARPS, VECTOR, PEEL, HALVES,
                 )  # fmt: skip
             sums = new_sums
