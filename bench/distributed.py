@@ -7,10 +7,12 @@
 
 ``device`` times collectives alone, then has each model of distributed_models.py compiled and run
 by as many processes as there are GPUs, and keeps rank 0's kernels and the collectives of one step
-as the profiler saw them: those of graphs, of DDP's reducer and of FSDP2's hooks. ``report``
+as the profiler saw them: those of graphs, of DDP's reducer and of FSDP2's hooks. Models are
+compiled at the same time and profiled one after the other, each behind a long kernel, so that
+neither another model nor the host is in the times. ``report``
 compiles the same models without a GPU (``--world``) and compares bodies, launch configurations,
-operators, the collectives with their bytes, how much of them ran beside kernels, and the times with
-perfcli's estimates. Exits with 1 where bodies or collectives differ.
+operators, graphs, the collectives with their bytes, how much of them ran beside kernels, and the times with
+perfcli's estimates. Exits with 1 where bodies, graphs or collectives differ.
 
 ``exchange`` has ``compare --device cuda:0,cuda:1`` compare models of two_clocks_models.py, and
 ``ranks`` has ``compare --world 2`` compare models of several processes: with themselves, which has
@@ -32,7 +34,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -128,8 +130,8 @@ def _time(call: Any, before: int, number: int) -> list[float]:
     return [micros[len(micros) // 10], statistics.median(micros), micros[-len(micros) // 10]]
 
 
-def compile_model(name: str, cache: str) -> dict[str, Any]:
-    """Compile and run a model as this rank does, then profile one more step."""
+def compile_model(name: str, cache: str, folder: Path) -> dict[str, Any]:
+    """Compile and run a model as this rank does, then profile one more step when it is its turn."""
     from perfcli.compile import on_device, session
 
     kept: list[Any] = []
@@ -143,12 +145,16 @@ def compile_model(name: str, cache: str) -> dict[str, Any]:
     world = int(os.environ["WORLD_SIZE"])
     request = make_request(name, world, targets.this_gpu(), True, cache)
     bundle = session.compile_request(request, lambda *_: None)
+    (folder / f"{name}.{os.environ['RANK']}.compiled").touch()
+    while not (folder / f"{name}.turn").exists():  # ended from outside when time is up
+        time.sleep(0.05)
     return describe(bundle) | {"step": profile_step(*kept)}
 
 
 def profile_step(capture: Any, built: Any, traced: Any) -> dict[str, Any]:
     """Return the collectives of one step as kernels that ran, in order, and the time of these, of
-    all other kernels, and of both together."""
+    all other kernels, and of both together. What the host needs is hidden behind a long kernel,
+    and a collective behind that has all ranks begin at once."""
     import torch
     import torch.distributed as dist
     from torch.profiler import ProfilerActivity, profile
@@ -161,9 +167,12 @@ def profile_step(capture: Any, built: Any, traced: Any) -> dict[str, Any]:
 
     for _ in range(3):  # DDP makes its buckets anew after the first
         step()
+    together = torch.zeros(1, device="cuda")
     dist.barrier()
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        torch.cuda._sleep(100_000_000)  # 50 ms at 2 GHz
+        dist.all_reduce(together)
         step()
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         seen.export_chrome_trace(file.name)
@@ -172,8 +181,13 @@ def profile_step(capture: Any, built: Any, traced: Any) -> dict[str, Any]:
 
 
 def read_step(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a step's events on the device say of its collectives."""
+    """Return what a step's events on the device say of its collectives, without the long kernel
+    before it and the collective behind that."""
     events = sorted(events, key=lambda e: float(e["ts"]))
+    if any("spin_kernel" in e["name"] for e in events):
+        first = next(e for e in events if "nccl" in e["name"].lower() and e["cat"] == "kernel")
+        begin = float(first["ts"]) + float(first["dur"])
+        events = [e for e in events if float(e["ts"]) >= begin]
     sent = [e for e in events if "nccl" in e["name"].lower() and e["cat"] == "kernel"]
     others = [e for e in events if e not in sent]
     found = []
@@ -241,7 +255,7 @@ def be_rank(options: argparse.Namespace) -> int:
         result: Any = time_collectives(options.seconds)
     else:
         try:
-            result = compile_model(options.name, options.cache)
+            result = compile_model(options.name, options.cache, options.file.parent)
         except PerfcliError as error:
             result = {"error": str(error), "detail": error.detail or ""}
     if os.environ["RANK"] == "0":
@@ -284,6 +298,24 @@ def run_ranks(name: str, number: int, world: int, folder: Path, limit: float, ca
     return {"error": f"rank 0 wrote nothing within {limit:.0f} s", "detail": said}
 
 
+def let_take_turns(
+    pending: dict[str, Future[Any]], folder: Path, world: int, seconds: float
+) -> None:
+    """Have models profiled one after the other, once all are compiled or so many seconds are
+    over."""
+    until = time.monotonic() + seconds
+
+    def is_compiled(name: str) -> bool:
+        ready = all((folder / f"{name}.{rank}.compiled").exists() for rank in range(world))
+        return ready or pending[name].done()
+
+    while time.monotonic() < until and not all(map(is_compiled, pending)):
+        time.sleep(0.1)
+    for name in sorted(pending, key=lambda name: not is_compiled(name)):
+        (folder / f"{name}.turn").touch()
+        pending[name].result()
+
+
 def measure(options: argparse.Namespace) -> int:
     """Measure everything on this machine's GPUs."""
     import torch
@@ -302,6 +334,7 @@ def measure(options: argparse.Namespace) -> int:
                 threads.submit(run_ranks, name, number, world, folder, left, cache)
                 for number, name in enumerate(names, 1)
             ]
+            let_take_turns(dict(zip(names, pending, strict=True)), folder, world, 0.7 * left)
             models = {name: each.result() for name, each in zip(names, pending, strict=True)}
     document = {
         "torch": torch.__version__,
@@ -414,6 +447,7 @@ def report(options: argparse.Namespace) -> int:
         for text in (*compared.differs, *(body[0] for body in compared.bodies)):
             print(f"    {text}")
         if not compared.error:
+            wrong += _compare_graphs(device, offline)
             wrong += _compare_steps(device["step"], bundle.run)
     return int(wrong > 0)
 
@@ -448,6 +482,14 @@ def _print_times(measured: dict[str, Any], target: Any) -> None:
         f"{inside} of {len(errors)} within the interval; median error "
         f"{math.expm1(statistics.median(errors)):.0%}"
     )
+
+
+def _compare_graphs(device: dict[str, Any], offline: dict[str, Any]) -> bool:
+    """Print whether both sides have as many graphs, split for the same reasons, and return whether
+    they have not."""
+    theirs, ours = ((side["graphs"], sorted(side["breaks"])) for side in (device, offline))
+    print(f"    {theirs[0]} graphs" + (": equal" if theirs == ours else f" {theirs} / {ours}"))
+    return bool(theirs != ours)
 
 
 def _compare_steps(step: dict[str, Any], run: Run) -> bool:

@@ -28,6 +28,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -83,6 +84,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "8 vectors a part": {"LOSS_TILES": 8},
 }
 THREADS = (32, 64, 128, 256, 512, 1024)
+MOST_TILES = 12
 OTHERS = ("liger", "quack", *contenders.MODES)
 """The contenders that are not ours."""
 
@@ -154,6 +156,15 @@ def _cuts_of_norms(
             blocks = choice.fill(problem, kept)
             label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
             yield label, partial(plan.launches, problem, target, blocks, "")
+        for threads in THREADS:
+            tile = threads * choice.vector(problem)
+            tiles = -(-problem.columns // tile)
+            blocks = replace(choice._forward_of(problem, target, "register-tiled"), tile=tile)
+            if tiles <= MOST_TILES:
+                variant = "peeled" if choice._peels(problem) else "register-tiled"
+                kept = replace(blocks, variant=variant, threads=threads, tiles=tiles, read="")
+                label = f"{threads} threads, {tiles} tiles"
+                yield label, partial(plan.launches, problem, target, kept, "")
         return
     best: dict[str, tuple[float, Any]] = {}
     cuts, rings = (import_module(f"perfcli.kernels._norms.{n}") for n in ("cuts", "ring_plan"))

@@ -29,26 +29,6 @@ WARP_WORDS = gl.constexpr(128)
 _LOW_WORD = gl.constexpr(0xFFFF_FFFF)
 _CONVERT_BF16 = gl.constexpr("cvt.rn.bf16x2.f32 $0, $1, $2;")
 _CONVERT_FP16 = gl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
-_AWAIT = gl.constexpr(
-    """{
-    .reg .pred over;
-    .reg .b32 polls;
-    mov.b64 $0, $1;
-    mov.b32 polls, 0;
-AGAIN:
-    setp.ne.s64 over, $0, -1;
-    @over bra SEEN;
-    setp.gt.u32 over, polls, 1048576;
-    @over bra SEEN;
-    add.u32 polls, polls, 1;
-    ld.relaxed.gpu.global.b64 $0, [$2];
-    bra AGAIN;
-SEEN:
-    }"""
-)
-"""Load a word until it is told. After a second it is taken as it is, two NaN: a row's sums may be
-that, if they are of such numbers."""
-
 _STORE_HALVES = gl.constexpr(
     """{
     .reg .pred any, some;
@@ -299,23 +279,24 @@ def _write(
     to = _row_at(tensor, row, COLUMNS, VECTOR, HALVES) + part * (CHUNK // HALVES)
     words = _join(out, KIND, HALVES)
     word = _words(tile, layout, WARPS)
+    inside = word >= 0
+    # Compared with multiples of a vector, so that the compiler sees one mask for each.
+    if PEEL and tile == 0:
+        begin = (lead + VECTOR - 1) // VECTOR * VECTOR
+        inside = inside & (word >= (begin - part * CHUNK) // HALVES)
+    if (tile + 1) * TILE > SURE:
+        stop = (lead + COLUMNS) // VECTOR * VECTOR
+        left = gl.minimum(stop - part * CHUNK, CHUNK)
+        inside = inside & (word < left // HALVES)
+    gl.store(to + word, words, mask=inside)
     if PEEL and _may_end(tile, TILE, SURE, VECTOR):
-        bits = ends[tile][0]
-        whole = bits == (1 << VECTOR) - 1
-        gl.store(to + word, words, mask=whole)
+        bits = gl.where(inside, 0, ends[tile][0])
         gl.inline_asm_elementwise(
             _STORE_HALVES if HALVES == 2 else _STORE_WORDS,
             _STORE_OPERANDS,
-            [to.to(gl.int64), word, words.to(gl.int32, bitcast=True), gl.where(whole, 0, bits)],
+            [to.to(gl.int64), word, words.to(gl.int32, bitcast=True), bits],
             dtype=gl.int32, is_pure=False, pack=4,
         )  # fmt: skip
-    else:
-        inside = word >= 0
-        if (tile + 1) * TILE > SURE:
-            stop = (lead + COLUMNS) // VECTOR * VECTOR
-            left = gl.minimum(stop - part * CHUNK, CHUNK)
-            inside = inside & (word < left // HALVES)
-        gl.store(to + word, words, mask=inside)
 
 
 @gluon.jit
@@ -337,6 +318,40 @@ def _add_pairs(a, b, c, d):
     return a + c, b + d
 
 
+@gluon.constexpr_function
+def _await_assembly(count):
+    """Load ``count`` words until all are told, those that are missing at the same time. After a
+    second they are taken as they are, two NaN: a row's sums may be that, if they are of such
+    numbers."""
+    every = range(count)
+    return "\n".join(
+        [
+            "{",
+            ".reg .pred any, over, " + ", ".join(f"p{n}" for n in every) + ";",
+            ".reg .b32 polls;",
+            "mov.b32 polls, 0;",
+            *(f"mov.b64 ${n}, ${count + n};" for n in every),
+            "AGAIN:",
+            *(f"setp.eq.s64 p{n}, ${n}, -1;" for n in every),
+            "mov.pred any, p0;",
+            *(f"or.pred any, any, p{n};" for n in every[1:]),
+            "@!any bra SEEN;",
+            "setp.gt.u32 over, polls, 1048576;",
+            "@over bra SEEN;",
+            "add.u32 polls, polls, 1;",
+            *(f"@p{n} ld.relaxed.gpu.global.b64 ${n}, [${2 * count + n}];" for n in every),
+            "bra AGAIN;",
+            "SEEN:",
+            "}",
+        ]
+    )
+
+
+@gluon.constexpr_function
+def _await_operands(count):
+    return ",".join(("=&l",) * count + ("l",) * 2 * count)
+
+
 @gluon.jit
 def _tell(words, row, part, first, second, PARTS: gl.constexpr):
     """Publish this program's two sums of a row, as one word."""
@@ -353,12 +368,14 @@ def _peek(words, row, other, PARTS: gl.constexpr):
 
 
 @gluon.jit
-def _await(told, seen, other, PARTS: gl.constexpr):
+def _await(told, seen, other, PARTS: gl.constexpr, SPAN: gl.constexpr):
     """Return the two sums of a row from what all of its programs have told, to each warp: each
     looks for itself, so that none waits for another."""
+    EACH: gl.constexpr = SPAN // 32
     seen = gl.inline_asm_elementwise(
-        _AWAIT, "=&l,l,l", [seen, told.to(gl.int64)], dtype=gl.int64, is_pure=False, pack=1
-    )
+        _await_assembly(EACH), _await_operands(EACH), [seen, told.to(gl.int64)],
+        dtype=gl.int64, is_pure=False, pack=EACH,
+    )  # fmt: skip
     seen = gl.where(other < PARTS, seen, 0)
     first = (seen >> 32).to(gl.int32).to(gl.float32, bitcast=True)
     second = seen.to(gl.int32).to(gl.float32, bitcast=True)
@@ -477,7 +494,7 @@ def gradient_ring(
         if round < count:
             _tell(words, row, part, one, two, PARTS)
         if done >= 0:
-            first, second = _await(told, seen, other, PARTS)
+            first, second = _await(told, seen, other, PARTS, SPAN)
             first = _column(first, layout) / COLUMNS
             second = _column(second, layout) / COLUMNS
             if MEAN and HALVES == 2:  # the input is rounded more than this product

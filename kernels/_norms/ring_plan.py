@@ -108,7 +108,7 @@ def shared_bytes(problem: Problem, blocks: Blocks) -> int:
 
 def behind(blocks: Blocks) -> int:
     """Return how many rows a program adds up before it finishes the first of them."""
-    return 2 if blocks.stages > 4 else 1
+    return 2 if blocks.stages > 3 else 1
 
 
 def _registers(problem: Problem, blocks: Blocks) -> int:
