@@ -92,14 +92,6 @@ def _await_previous(OVERLAP: gl.constexpr):
 
 
 @gluon.jit
-def _opaque(words):
-    """Return the words in a way that keeps what is made of them from being kept for all rows."""
-    return gl.inline_asm_elementwise(
-        "mov.b32 $0, $1;", "=r,r", [words], dtype=words.dtype, is_pure=False, pack=1
-    )
-
-
-@gluon.jit
 def _element(words, half: gl.constexpr, KIND: gl.constexpr, HALVES: gl.constexpr):
     """Return the first or second element of words, as float32."""
     if HALVES == 1:
@@ -251,18 +243,15 @@ def _load_vector(
     vector, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
     TILES: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Return the program's part of the weights, or of another vector, as tiles of words."""
+    """Return the program's part of the weights: tiles of float32, one for each element of a
+    word. To widen them for each row takes instructions, which are what limits a ring."""
     tiles = ()
     for tile in gl.static_range(TILES):
-        local = _words(tile, layout, WARPS) * HALVES
-        at = vector + (part * CHUNK - lead) + local
-        words = gl.load(at, mask=_has_column(part, lead, local, COLUMNS, CHUNK), other=0.0)
-        if HALVES == 2:
-            inside = _has_column(part, lead, local + 1, COLUMNS, CHUNK)
-            second = gl.load(at + 1, mask=inside, other=0.0)
-            low = words.to(gl.int16, bitcast=True).to(gl.int32) & 0xFFFF
-            words = low | (second.to(gl.int16, bitcast=True).to(gl.int32) << 16)
-        tiles = tiles + (words,)
+        for half in gl.static_range(HALVES):
+            local = _words(tile, layout, WARPS) * HALVES + half
+            inside = _has_column(part, lead, local, COLUMNS, CHUNK)
+            at = vector + (part * CHUNK - lead) + local
+            tiles = tiles + (gl.load(at, mask=inside, other=0.0).to(gl.float32),)
     return tiles
 
 
@@ -479,10 +468,10 @@ def gradient_ring(
             if PEEL and _may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, VECTOR):
                 x_tile = _only_columns(x_tile, ends[tile][1], HALVES)
                 dy_tile = _only_columns(dy_tile, ends[tile][1], HALVES)
-            w = _opaque(weights[tile])
             for half in gl.static_range(HALVES):
                 value = _element(x_tile, half, KIND, HALVES)
-                g = _element(dy_tile, half, KIND, HALVES) * _element(w, half, KIND, HALVES)
+                w = weights[tile * HALVES + half]
+                g = _element(dy_tile, half, KIND, HALVES) * w
                 if MEAN:
                     one += g
                     two = gl.fma(g, value if HALVES == 2 else value - mu, two)
@@ -512,11 +501,11 @@ def gradient_ring(
             for tile in gl.static_range(TILES):
                 x_tile = rings[0][tile].index(old).load(layout)
                 dy_tile = rings[1][tile].index(old).load(layout)
-                w = _opaque(weights[tile])
                 out = ()
                 for half in gl.static_range(HALVES):
                     value = _element(x_tile, half, KIND, HALVES)
                     gradient = _element(dy_tile, half, KIND, HALVES)
+                    w = weights[tile * HALVES + half]
                     last = sums[tile * HALVES + half]
                     if MEAN:
                         if HALVES == 2:
@@ -525,12 +514,12 @@ def gradient_ring(
                             normal = (value - done_mu) * scale
                         new_sums = new_sums + (gl.fma(gradient, normal, last),)
                         new_biases = new_biases + (biases[tile * HALVES + half] + gradient,)
-                        g = gradient * _element(w, half, KIND, HALVES)
+                        g = gradient * w
                         found = gl.fma(normal, slope, gl.fma(g, scale, shift))
                     else:
                         scaled = gradient * scale
                         new_sums = new_sums + (gl.fma(scaled, value, last),)
-                        g = scaled * _element(w, half, KIND, HALVES)
+                        g = scaled * w
                         found = gl.fma(value, slope, g)
                     if RESIDUAL:
                         more = rings[2][tile].index(old).load(layout)

@@ -26,6 +26,8 @@ from .cuts import LINE, halves, inputs_of, lanes_of, most_registers, share_of_pa
 LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 8
 """Of a ring: at least one row that waits for the sums of others, one that is added up, and one on
 its way."""
+MOST_PARTS = 256
+"""Programs of a row: each looks for the words of all."""
 
 
 def _is_possible(problem: Problem, target: Target) -> bool:
@@ -52,11 +54,11 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
     """Yield every way to cut the problem whose programs are all resident."""
     if not _is_possible(problem, target):
         return
-    for threads, per_sm in shapes[_peels(problem) :]:  # a warp alone is slow at rows' ends
+    for threads, per_sm in shapes:
         for tiles in range(1, MOST_TILES + 1):
             tile = threads * vector(problem)
             made = share(problem, target, Blocks("ring", threads, 1, tile, tiles, per_sm=per_sm))
-            if made is not None:
+            if made is not None and made.parts <= MOST_PARTS:
                 yield made
 
 
@@ -112,51 +114,50 @@ def behind(blocks: Blocks) -> int:
 
 
 def _registers(problem: Problem, blocks: Blocks) -> int:
-    """Return about how many registers a thread needs, such that ptxas 12.8 spills next to nothing
-    for sm_90."""
+    """Return about how many registers a thread needs, for its columns' weights and sums and
+    besides, such that ptxas 12.8 spills next to nothing for sm_90."""
     elements = blocks.tiles * blocks.tile // blocks.threads
-    mean = has_mean(problem)
-    own = 48 + 40 * _peels(problem) + 48 * (mean and problem.dtype == "float16")
-    return int(own + elements * (1 + mean + 1 / halves(problem)))
+    return 56 + 16 * _peels(problem) + elements * (2 + has_mean(problem))
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return about which share of the memory's bandwidth is reached: all rounds last as long as
-    their transfers or their instructions, more where both are many (constants that fit 200 launches
-    of 14 problems: H200, triton 3.6, 2026-11-24)."""
-    item, mean = ITEM_BYTES[problem.dtype], has_mean(problem)
+    their transfers or as what programs do, more where both are long. The constants fit 148 launches
+    of 14 problems (H200, triton 3.6, 2026-11-28), half of them within 3 percent."""
+    item, mean, peels = ITEM_BYTES[problem.dtype], has_mean(problem), _peels(problem)
     count = groups(problem, target, blocks)
     moves = (inputs_of(problem) + 1) * problem.elements * item / target.bandwidth
     elements = blocks.tiles * blocks.tile // blocks.threads
-    each, of_mean = PER_ELEMENT[item]
-    instructions = PER_ROUND * (2.5 if _peels(problem) else 1) + elements * (each + mean * of_mean)
+    each = PER_ELEMENT[problem.dtype] + OF_MEAN * mean + OF_RESIDUAL * has_residual(problem)
+    instructions = PER_ROUND + PER_END * peels + elements * each
+    works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
+    waits = STALLS[blocks.threads] + AT_ENDS * peels
+    waits += TELLING[behind(blocks)] * blocks.parts + MANY * (blocks.parts > 128)
     rounds = -(-problem.rows // count) + behind(blocks)
-    works = rounds * blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
-    together = pow(pow(moves, OVERLAPPED) + pow(works, OVERLAPPED), 1 / OVERLAPPED)
+    busy = rounds * (works + waits)
+    together = pow(pow(moves, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
     besides = LAUNCHES + moves * share_of_partials(problem, count) / 2
-    gained = GAINED[item, mean][blocks.threads] * (1 - TELLING * blocks.parts)
-    return moves / (together + besides) * max(gained, 0.1)
+    return moves / (together + besides)
 
 
-PER_ROUND = 600
-"""Instructions of a thread in a round and waits as long as they; 2.5 times as many where rows start
-anywhere."""
-PER_ELEMENT = {2: (14.2, 10.0), 4: (10.0, 1.5)}
-"""Instructions for each element by its bytes, and what a mean adds, which takes registers, so that
-others wait."""
-ISSUE = 0.39e-9
+PER_ROUND, PER_END = 163, 75
+"""Instructions of a thread in a round, and for rows that start anywhere, as compiled."""
+PER_ELEMENT = {"bfloat16": 12.5, "float16": 20.5, "float32": 10.5}
+"""Instructions for each element: as compiled, and for each of float16's two conversions in a round
+four more, which take as long."""
+OF_MEAN, OF_RESIDUAL = 9.6, 2.2
+"""What a mean adds to them (3.2 as compiled, and registers, so that others wait), and a
+residual."""
+ISSUE = 0.393e-9
 """Seconds of a quarter of a multiprocessor for each instruction of a warp."""
-OVERLAPPED = 3
-GAINED = {
-    (2, False): {32: 1.08, 64: 1.07, 128: 1.0, 256: 0.96},
-    (2, True): {32: 1.16, 64: 1.09, 128: 1.0, 256: 0.87},
-    (4, False): {32: 1.02, 64: 1.0, 128: 1.0, 256: 0.91},
-    (4, True): {32: 1.02, 64: 1.0, 128: 1.0, 256: 0.91},
-}
-"""What more programs of fewer threads gain, whose warps wait for fewer others at barriers: by bytes
-of an element, whether there is a mean, and threads."""
-TELLING = 0.0025
-"""What one more program for a row costs."""
+STALLS = {32: 0.0, 64: 0.41e-6, 128: 0.68e-6, 256: 0.96e-6}
+"""Seconds of a round that the warps of a program wait for each other, by its threads."""
+AT_ENDS = 0.15e-6
+TELLING = {1: 8.7e-9, 2: 3.5e-9}
+"""Seconds of a round for each program of a row, by how many rows later its sums are needed."""
+MANY = 1.7e-6
+"""What more than 128 programs of a row take, whose words are eight or more for each lane."""
+OVERLAPPED = 3.1
 LAUNCHES = 4e-6
 """Seconds before the first row and behind the last."""
 
