@@ -3,8 +3,9 @@
     python bench/distributed_cpu.py
 
 In each model's third step, what is called in which order: compiled graphs, forward and backward,
-and between them the collectives with their bytes; and the text of each graph. No kernels are
-generated: for those, ``distributed.py`` needs GPUs. Exits with 1 where anything differs.
+and between them the collectives with their bytes; and of all steps the text of each graph, and why
+Dynamo broke graphs. No kernels are generated: for those, ``distributed.py`` needs GPUs. Exits with
+1 where anything differs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -159,23 +161,37 @@ def hear_collectives(log: list[str]) -> None:
         setattr(dist, name, functools.wraps(original)(call))
 
 
+def forget_all() -> None:
+    """Forget what Dynamo compiled and counted."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+def list_breaks() -> dict[str, int]:
+    """Return how often Dynamo broke a graph for each reason."""
+    found: Counter[str] = Counter()
+    for reason, count in torch._dynamo.utils.counters["graph_break"].items():
+        found[reason.splitlines()[0]] += count
+    return dict(found)
+
+
 def run_real() -> dict[str, Any]:
     """Return the log and the graphs of each model as this rank of a process group runs it."""
     dist.init_process_group("gloo")
     found = {}
     log: list[str] = []
     for case in DDP:
-        torch._dynamo.reset()
+        forget_all()
         graphs: list[str] = []
         built = build_ddp(case, make_backend(log, graphs), log)
         take_steps(case, built, log.clear)
-        found[f"DDP, {case}"] = {"log": list(log), "graphs": graphs}
+        found[f"DDP, {case}"] = {"log": list(log), "graphs": graphs, "breaks": list_breaks()}
     hear_collectives(log)
     for case in FSDP:
-        torch._dynamo.reset()
+        forget_all()
         graphs = []
         take_steps(case, build_fsdp(case, make_backend(log, graphs)), log.clear)
-        found[f"FSDP2, {case}"] = {"log": list(log), "graphs": graphs}
+        found[f"FSDP2, {case}"] = {"log": list(log), "graphs": graphs, "breaks": list_breaks()}
     return found
 
 
@@ -191,7 +207,7 @@ def run_alone() -> dict[str, Any]:
     order: Any = capture.call_order
     found = {}
     for case in (*DDP, *FSDP):
-        torch._dynamo.reset()
+        forget_all()
         graphs: list[str] = []
         backend = make_backend(order, graphs)
         with mode:
@@ -199,7 +215,7 @@ def run_alone() -> dict[str, Any]:
             take_steps(case, built, order.clear)
         log = [text for each in order if (text := describe(each))]
         name = f"DDP, {case}" if case in DDP else f"FSDP2, {case}"
-        found[name] = {"log": log, "graphs": graphs}
+        found[name] = {"log": log, "graphs": graphs, "breaks": list_breaks()}
     return found
 
 
@@ -241,11 +257,16 @@ def compare_all() -> int:
     wrong = 0
     for name, real in found["real"].items():
         alone = found["alone"][name]
-        same = [real[part] == alone[part] for part in ("log", "graphs")]
+        same = [real[part] == alone[part] for part in ("log", "graphs", "breaks")]
         wrong += not all(same)
         graphs, sent = len(real["graphs"]), sum("_" in each for each in real["log"])
         said = ["equal" if each else "DIFFERENT" for each in same]
-        print(f"{name:22s} {graphs} graphs {said[1]}, {sent} collectives and calls {said[0]}")
+        print(
+            f"{name:22s} {graphs} graphs {said[1]}, {sent} collectives and calls {said[0]}, "
+            f"{sum(real['breaks'].values())} breaks {said[2]}"
+        )
+        if not same[2]:
+            print(f"    real  {real['breaks']}\n    alone {alone['breaks']}")
         if not same[0]:
             print(f"    real  {real['log']}\n    alone {alone['log']}")
     print(f"{len(found['real']) - wrong} of {len(found['real'])} equal, torch {torch.__version__}")

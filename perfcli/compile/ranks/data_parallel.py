@@ -10,6 +10,7 @@ end by itself. Seen with torch 2.11 to 2.13.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +64,7 @@ def install(collectives: EagerCollectives, builds: bool) -> None:
     for kind in (_Reducer, _Logger):
         for name, value in list(vars(kind).items()):
             if callable(value) and not name.startswith("__"):
-                setattr(kind, name, _hide(torch)(value))
+                setattr(kind, name, _bind_as_extensions_do(_hide(torch)(value)))
     replace_attribute(dist, "Reducer", lambda *args: _Reducer(collectives, *args))
     replace_attribute(dist, "Logger", lambda *_: _Logger())
     replace_attribute(dist, "_register_comm_hook", add_hook)
@@ -104,8 +105,18 @@ def _build_anywhere(wrapper: Any) -> None:
 
 
 def _hide(torch: Any) -> Callable[[Any], Any]:
-    """Return a decorator for what Dynamo is not to look into: in torch it is C++."""
-    return lambda function: torch._disable_dynamo(function, recursive=False)
+    """Return a decorator for what Dynamo is not to look into, nor into what that calls: in torch it
+    is C++."""
+    return lambda function: torch._disable_dynamo(function)
+
+
+def _bind_as_extensions_do(function: Any) -> Any:
+    """Return a method that is no Python function to Dynamo, as those of C++ are not: it then breaks
+    graphs for the same reason as on a device. pybind11 makes methods with the same call
+    (``cpp_function``)."""
+    make = ctypes.pythonapi.PyInstanceMethod_New
+    make.argtypes, make.restype = [ctypes.py_object], ctypes.py_object
+    return make(function)
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -39,6 +39,21 @@ def test_graphs_are_split_where_buckets_end_and_each_is_sent_once(compile_run: C
 
 
 @pytest.mark.torch
+def test_graphs_break_for_the_reasons_of_a_real_group(compile_run: Compile) -> None:
+    """Dynamo names the logger of C++, and a context manager of DDP in two places; none of it is in
+    perfcli. The same were counted in a group of two ranks (gloo, torch 2.13, whose models have
+    buffers, too) and on two H200s (torch 2.11)."""
+    run = compile_run("data_parallel.py", world=8)
+    assert run.graph_breaks == {
+        "Unsupported method call": 1,
+        "Attempted to call function marked as skipped": 2,
+    }
+    places = [place.location for found in run.break_places.values() for place in found]
+    assert places
+    assert not [place for place in places if "compile/ranks/" in place]
+
+
+@pytest.mark.torch
 def test_what_torch_compiles_nothing_of_is_said(compile_run: Compile) -> None:
     """A real group of one rank (gloo, torch 2.13) has no graph either; with a group of its own and
     with the one that is there from the start."""
