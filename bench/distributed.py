@@ -9,10 +9,12 @@
 by as many processes as there are GPUs, and keeps rank 0's kernels and the collectives of one step
 as the profiler saw them: those of graphs, of DDP's reducer and of FSDP2's hooks. Models are
 compiled at the same time and profiled one after the other, each behind a long kernel, so that
-neither another model nor the host is in the times. ``report``
-compiles the same models without a GPU (``--world``) and compares bodies, launch configurations,
-operators, graphs, the collectives with their bytes, how much of them ran beside kernels, and the times with
-perfcli's estimates. Exits with 1 where bodies, graphs or collectives differ.
+neither another model nor the host is in the times.
+
+``report`` compiles the same models without a GPU (``--world``) and compares bodies, launch
+configurations, operators, graphs, the collectives with their bytes, how much of them ran beside
+kernels, and the times with perfcli's estimates. Exits with 1 where bodies, graphs or collectives
+differ.
 
 ``exchange`` has ``compare --device cuda:0,cuda:1`` compare models of two_clocks_models.py, and
 ``ranks`` has ``compare --world 2`` compare models of several processes: with themselves, which has
