@@ -9,7 +9,7 @@ link's speed, and a bend between small and large messages. With s = bytes sent �
 call of two ranks takes start + s + 2 · √(bend · s). The form is that of a message which is sent
 over two stages in k pieces, each with a cost c of its own: (k + 1) · (c + s ÷ k) is least, with
 c + s + 2 · √(c · s), at k = √(s ÷ c). NCCL cuts messages otherwise; the form was chosen because a
-line (start + s) is up to 48 % off, whatever its constants.
+line (start + s) is up to 42 % off, even with a share for each kind.
 
 Measured: torch 2.11.0, NCCL 2.28.9, bfloat16, calls back to back on the device, 2026-11-28
 (``bench/distributed.py device``). What is here of more ranks, of other GPUs and between machines
