@@ -253,7 +253,10 @@ def _bench(family: str, seed: int) -> Any:
 def prepare_one(
     number: int, problem: Problem, others: bool, against: Sequence[str], seed: int
 ) -> int:
+    import torch
+
     time_one(problem, others, against, 1, seed)
+    torch.cuda.empty_cache()  # for the other processes
     return number
 
 

@@ -190,7 +190,9 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     fewer rows than the device has room for, blocks are larger.
     """
     residual, mean = has_residual(problem), has_mean(problem)
-    most = (5 if residual else 7) if mean else (4 if residual else 5)
+    most = 7 if mean or _peels(problem) else 5
+    if residual:
+        most = 5 if mean else 4
     most_of_512 = 4 if residual else min(most, 5) if _peels(problem) else most
     sizes = {32: 4 if residual else most, 64: most, 128: most, 256: most, 512: most_of_512}
     if residual:

@@ -54,7 +54,10 @@ SHORT = 128
 """Rows of fewer vectors of 16 bytes are taken several at a time."""
 MOST_TILES = 8
 IDLE = 0.1
-"""What lanes without a column cost, of those with one, in rows of more than two tiles."""
+"""What lanes without a column cost, of those with one, in rows of more than two tiles and in those
+that start between multiples of 16 bytes."""
+ENDS = 0.05
+"""What the ends of such rows cost (20 launches, 2026-11-28)."""
 MOST_PROGRAMS = 8
 
 
@@ -62,7 +65,6 @@ def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
     """Return about how many registers a thread needs without spills: for inputs and weights,
     gradients' sums, and what is on its way between them."""
     elements = _elements(blocks)
-    item = ITEM_BYTES[problem.dtype]
     own, each, own_mean, each_mean = REGISTERS[4 // halves(problem)]
     if _peels(problem):
         own += max(8, elements * 3 // 2 - 20)
@@ -71,7 +73,7 @@ def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
     if has_mean(problem):
         own += own_mean
         each += each_mean
-    return own + ceil(elements * (each + has_residual(problem) * item / 4))
+    return own + ceil(elements * (each + has_residual(problem)))
 
 
 def _elements(blocks: Blocks) -> int:
@@ -156,8 +158,9 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     round_ = pow(pow(moves, OVERLAPPED) + pow(besides, OVERLAPPED), 1 / OVERLAPPED)
     partial = share_of_partials(problem, under_way)
     idle = blocks.tile * blocks.tiles / lanes_of(problem) - 1
-    idle *= IDLE * (blocks.tiles > 2)
-    return busy * flight * moves / round_ / (1 + partial) / (1 + idle)
+    idle *= IDLE * (blocks.tiles > 2 or _peels(problem))
+    ends = ENDS * _peels(problem)
+    return busy * flight * moves / round_ / (1 + partial) / (1 + idle) / (1 + ends)
 
 
 def share_of_partials(problem: Problem, count: int) -> float:

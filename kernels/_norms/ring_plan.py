@@ -117,7 +117,8 @@ def _registers(problem: Problem, blocks: Blocks) -> int:
     """Return about how many registers a thread needs, for its columns' weights and sums and
     besides, such that ptxas 12.8 spills next to nothing for sm_90."""
     elements = blocks.tiles * blocks.tile // blocks.threads
-    return 56 + 16 * _peels(problem) + elements * (2 + has_mean(problem))
+    own = 56 + 16 * _peels(problem) + elements * has_residual(problem) // 2
+    return own + elements * (2 + has_mean(problem))
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
@@ -137,7 +138,8 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     busy = rounds * (works + waits)
     together = pow(pow(moves, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
     besides = LAUNCHES + moves * share_of_partials(problem, count) / 2
-    return moves / (together + besides)
+    crowded = CROWDED * (_registers(problem, blocks) > ROOMY)
+    return moves / (together + besides) / (1 + crowded)
 
 
 PER_ROUND, PER_END = 163, 75
@@ -157,6 +159,8 @@ TELLING = {1: 8.7e-9, 2: 3.5e-9}
 """Seconds of a round for each program of a row, by how many rows later its sums are needed."""
 MANY = 1.7e-6
 """What more than 128 programs of a row take, whose words are eight or more for each lane."""
+ROOMY, CROWDED = 220, 0.1
+"""Registers from which a thread has few left for what is on its way, and what that costs."""
 OVERLAPPED = 3.1
 LAUNCHES = 4e-6
 """Seconds before the first row and behind the last."""
