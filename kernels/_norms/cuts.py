@@ -56,8 +56,9 @@ MOST_TILES = 8
 IDLE = 0.1
 """What lanes without a column cost, of those with one, in rows of more than two tiles and in those
 that start between multiples of 16 bytes."""
-ENDS = 0.05
-"""What the ends of such rows cost (20 launches, 2026-11-28)."""
+ENDS, CONVERTING = 0.05, 0.07
+"""What the ends of such rows cost, and float16, whose conversions take twice as long as bfloat16's
+(40 launches, 2026-11-28)."""
 MOST_PROGRAMS = 8
 
 
@@ -154,13 +155,14 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     ahead = max(blocks.stages - 1, 0.25) * share * reads
     flight = min(1.0, ahead / (per_sm_bandwidth * LATENCY * reads / matrices))
     moves = share * matrices / per_sm_bandwidth
-    besides = _seconds_besides(problem, target, blocks)
-    round_ = pow(pow(moves, OVERLAPPED) + pow(besides, OVERLAPPED), 1 / OVERLAPPED)
+    waits = _seconds_besides(problem, target, blocks)
+    round_ = pow(pow(moves, OVERLAPPED) + pow(waits, OVERLAPPED), 1 / OVERLAPPED)
     partial = share_of_partials(problem, under_way)
     idle = blocks.tile * blocks.tiles / lanes_of(problem) - 1
     idle *= IDLE * (blocks.tiles > 2 or _peels(problem))
-    ends = ENDS * _peels(problem)
-    return busy * flight * moves / round_ / (1 + partial) / (1 + idle) / (1 + ends)
+    converting = CONVERTING * (problem.dtype == "float16")
+    besides = idle + ENDS * _peels(problem) + converting
+    return busy * flight * moves / round_ / (1 + partial) / (1 + besides)
 
 
 def share_of_partials(problem: Problem, count: int) -> float:

@@ -6,12 +6,13 @@
 pipeliner cannot do (a row has to stay there until its sums are known). Nothing else here uses
 Gluon, which is experimental: seen with triton 3.6 and 3.7.
 
-``PARTS`` persistent programs share each row, and ``GROUPS`` groups of them take rows in turn. A
-program owns the same ``CHUNK`` lanes of all its rows (lanes, ``lead`` and ``PEEL`` as in
-``lanes``). It keeps ``SLOTS`` rows in shared memory. A round copies one in, tells the sums of
-another, that has arrived, in one word (see ``exchange``), and finishes the one ``BEHIND`` rows
-before it, whose sums the other programs have told meanwhile: nobody waits for memory or for another
-program, and registers hold only the weights and, of a gradient, the columns' sums.
+``PARTS`` persistent programs share each row, and ``GROUPS`` groups of them take rows in turn: those
+from ``FIRST`` on in this launch. A program owns the same ``CHUNK`` lanes of all its rows (lanes,
+``lead`` and ``PEEL`` as in ``lanes``). It keeps ``SLOTS`` rows in shared memory. A round copies one
+in, tells the sums of another, that has arrived, in one word (see ``exchange``), and finishes the
+one ``BEHIND`` rows before it, whose sums the other programs have told meanwhile: nobody waits for
+memory or for another program, and registers hold only the weights and, of a gradient, the columns'
+sums.
 
 A thread's words are ``HALVES`` elements of half precision, or one of float32; four of them are 16
 bytes, and a tile is four for each thread. All programs have to be resident at once: the launch is
@@ -89,6 +90,14 @@ def _await_previous(OVERLAP: gl.constexpr):
         gl.inline_asm_elementwise(
             "griddepcontrol.wait; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
         )
+
+
+@gluon.jit
+def _opaque(words):
+    """Return the words in a way that keeps what is made of them from being kept for all rows."""
+    return gl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=r,r", [words], dtype=words.dtype, is_pure=False, pack=1
+    )
 
 
 @gluon.jit
@@ -241,18 +250,35 @@ def _only_columns(words, keep, HALVES: gl.constexpr):
 @gluon.jit
 def _load_vector(
     vector, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
-    TILES: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr,
+    TILES: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr, WIDE: gl.constexpr,
 ):  # fmt: skip
-    """Return the program's part of the weights: tiles of float32, one for each element of a
-    word. To widen them for each row takes instructions, which are what limits a ring."""
+    """Return the program's part of the weights as tiles of words; ``WIDE``: as float32, one tile
+    for each element of a word, which takes more registers and fewer instructions."""
     tiles = ()
+    low = 0
     for tile in gl.static_range(TILES):
         for half in gl.static_range(HALVES):
             local = _words(tile, layout, WARPS) * HALVES + half
             inside = _has_column(part, lead, local, COLUMNS, CHUNK)
-            at = vector + (part * CHUNK - lead) + local
-            tiles = tiles + (gl.load(at, mask=inside, other=0.0).to(gl.float32),)
+            value = gl.load(vector + (part * CHUNK - lead) + local, mask=inside, other=0.0)
+            if WIDE:
+                tiles = tiles + (value.to(gl.float32),)
+            else:
+                bits = value.to(gl.int16, bitcast=True).to(gl.int32) & 0xFFFF
+                if half == 0:
+                    low = bits
+                else:
+                    tiles = tiles + (low | bits << 16,)
     return tiles
+
+
+@gluon.jit
+def _weight(weights, tile, half, KIND: gl.constexpr, HALVES: gl.constexpr, WIDE: gl.constexpr):
+    """Return a tile's weights as float32."""
+    if WIDE:
+        return weights[tile * HALVES + half]
+    else:
+        return _element(_opaque(weights[tile]), half, KIND, HALVES)
 
 
 @gluon.jit
@@ -401,6 +427,7 @@ def gradient_ring(
     COLUMNS: gl.constexpr,
     STRIDE: gl.constexpr,
     CHUNK: gl.constexpr,
+    FIRST: gl.constexpr,
     GROUPS: gl.constexpr,
     PARTS: gl.constexpr,
     SPAN: gl.constexpr,
@@ -421,10 +448,12 @@ def gradient_ring(
     KIND: gl.constexpr = x.dtype.element_ty
     SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
     layout: gl.constexpr = _layout(WARPS)
-    group = gl.program_id(0) // PARTS
+    group = FIRST + gl.program_id(0) // PARTS
     part = gl.program_id(0) % PARTS
     lead = group % SPACING * STRIDE % VECTOR if PEEL else 0
     end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    # Of a mean, biases take as many registers as sums.
+    WIDE: gl.constexpr = HALVES == 1 or not MEAN
     tensors = (x, dy, dsum) if RESIDUAL else (x, dy)
     rings = _slots(2 + RESIDUAL, TILES, SLOTS, WARPS, HALVES)
     for slot in gl.static_range(SLOTS - BEHIND):
@@ -432,7 +461,7 @@ def gradient_ring(
             rings, tensors, group + slot * GROUPS, rows, slot, part, end, layout,
             STRIDE, CHUNK, SURE, WARPS, VECTOR, HALVES,
         )  # fmt: skip
-    weights = _load_vector(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
+    weights = _load_vector(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE)
     ends = ()
     if PEEL:
         ends = _ends(part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, HALVES)
@@ -470,7 +499,7 @@ def gradient_ring(
                 dy_tile = _only_columns(dy_tile, ends[tile][1], HALVES)
             for half in gl.static_range(HALVES):
                 value = _element(x_tile, half, KIND, HALVES)
-                w = weights[tile * HALVES + half]
+                w = _weight(weights, tile, half, KIND, HALVES, WIDE)
                 g = _element(dy_tile, half, KIND, HALVES) * w
                 if MEAN:
                     one += g
@@ -505,7 +534,7 @@ def gradient_ring(
                 for half in gl.static_range(HALVES):
                     value = _element(x_tile, half, KIND, HALVES)
                     gradient = _element(dy_tile, half, KIND, HALVES)
-                    w = weights[tile * HALVES + half]
+                    w = _weight(weights, tile, half, KIND, HALVES, WIDE)
                     last = sums[tile * HALVES + half]
                     if MEAN:
                         if HALVES == 2:

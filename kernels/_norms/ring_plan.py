@@ -21,7 +21,7 @@ from .blocks import (
     step,
     vector,
 )
-from .cuts import LINE, halves, inputs_of, lanes_of, most_registers, share_of_partials, spacing_of
+from .cuts import halves, inputs_of, lanes_of, most_registers, share_of_partials, spacing_of
 
 LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 8
 """Of a ring: at least one row that waits for the sums of others, one that is added up, and one on
@@ -65,13 +65,14 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
 def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     """Return the blocks with as many programs for each row as leave no multiprocessor idle, and as
     many rows in shared memory as it has room for; None where they do not fit."""
-    lanes, spacing = lanes_of(problem), spacing_of(problem)
+    lanes = lanes_of(problem)
     fewest = -(-lanes // (blocks.tile * blocks.tiles))
     resident = blocks.per_sm * target.sm_count
-    count = min(resident // fewest, _round_up(problem.rows, spacing)) // spacing * spacing
+    count = _at_once(problem, resident // fewest)
     if not count:
         return None
-    parts = max(fewest, min(resident // count, -(-lanes // blocks.tile)))
+    most = max(fewest, min(resident // count, -(-lanes // blocks.tile)))
+    parts = _even_parts(problem, blocks.tile, most, max(fewest, int(SHARED * most)))
     chunk = _chunk(problem, parts)
     made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
     room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
@@ -82,15 +83,46 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     return replace(made, stages=slots)
 
 
+def _even_parts(problem: Problem, tile: int, most: int, least: int) -> int:
+    """Return the most programs of a row whose last one lacks no more than a tile of what the others
+    have: what each tile of a program may lack takes instructions, and registers until they
+    spill."""
+    lanes = lanes_of(problem)
+
+    def lacking(parts: int) -> int:
+        return _chunk(problem, parts) * parts - lanes
+
+    even = (parts for parts in range(most, least - 1, -1) if lacking(parts) <= tile)
+    return next(even, most)
+
+
+SECTOR_BYTES = 32
+SHARED = 0.94
+"""The least share of a multiprocessor's programs that are used for that."""
+
+
 def _chunk(problem: Problem, parts: int) -> int:
-    return _round_up(-(-lanes_of(problem) // parts), LINE)
+    sector = SECTOR_BYTES // ITEM_BYTES[problem.dtype]
+    return _round_up(-(-lanes_of(problem) // parts), sector)
+
+
+def _at_once(problem: Problem, most: int) -> int:
+    """Return how many groups of programs take rows at the same time: as many for each way in which
+    rows lie, or, of programs that are too many for that, a part of these ways."""
+    spacing = spacing_of(problem)
+    if most < spacing:
+        return _power_of_two(most + 1) // 2
+    return min(most, _round_up(problem.rows, spacing)) // spacing * spacing
+
+
+def _resident(problem: Problem, target: Target, blocks: Blocks) -> int:
+    """Return the groups of one launch."""
+    return _at_once(problem, blocks.per_sm * target.sm_count // blocks.parts)
 
 
 def groups(problem: Problem, target: Target, blocks: Blocks) -> int:
-    """Return in how many groups programs take rows."""
-    spacing = spacing_of(problem)
-    most = blocks.per_sm * target.sm_count // blocks.parts // spacing * spacing
-    return min(most, _round_up(problem.rows, spacing))
+    """Return in how many groups programs take rows, of all launches."""
+    return max(_resident(problem, target, blocks), spacing_of(problem))
 
 
 def _slot(problem: Problem, blocks: Blocks) -> int:
@@ -118,7 +150,8 @@ def _registers(problem: Problem, blocks: Blocks) -> int:
     besides, such that ptxas 12.8 spills next to nothing for sm_90."""
     elements = blocks.tiles * blocks.tile // blocks.threads
     own = 56 + 16 * _peels(problem) + elements * has_residual(problem) // 2
-    return own + elements * (2 + has_mean(problem))
+    looks = max(_power_of_two(blocks.parts) // 32 - 1, 0)
+    return int(own + 6 * looks + elements * (2.5 if has_mean(problem) else 2))
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
@@ -134,10 +167,11 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
     waits = STALLS[blocks.threads] + AT_ENDS * peels
     waits += TELLING[behind(blocks)] * blocks.parts + MANY * (blocks.parts > 128)
-    rounds = -(-problem.rows // count) + behind(blocks)
+    turns = count // _resident(problem, target, blocks)
+    rounds = turns * (-(-problem.rows // count) + behind(blocks))
     busy = rounds * (works + waits)
     together = pow(pow(moves, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
-    besides = LAUNCHES + moves * share_of_partials(problem, count) / 2
+    besides = turns * LAUNCHES + moves * share_of_partials(problem, count) / 2
     crowded = CROWDED * (_registers(problem, blocks) > ROOMY)
     return moves / (together + besides) / (1 + crowded)
 
@@ -152,14 +186,14 @@ OF_MEAN, OF_RESIDUAL = 9.6, 2.2
 residual."""
 ISSUE = 0.393e-9
 """Seconds of a quarter of a multiprocessor for each instruction of a warp."""
-STALLS = {32: 0.0, 64: 0.41e-6, 128: 0.68e-6, 256: 0.96e-6}
-"""Seconds of a round that the warps of a program wait for each other, by its threads."""
+STALLS = {32: 0.15e-6, 64: 0.56e-6, 128: 0.83e-6, 256: 1.11e-6}
+"""Seconds of a round that a program waits, its warps for each other besides, by its threads."""
 AT_ENDS = 0.15e-6
-TELLING = {1: 8.7e-9, 2: 3.5e-9}
+TELLING = {1: 8.7e-9, 2: 5e-9}
 """Seconds of a round for each program of a row, by how many rows later its sums are needed."""
 MANY = 1.7e-6
 """What more than 128 programs of a row take, whose words are eight or more for each lane."""
-ROOMY, CROWDED = 220, 0.1
+ROOMY, CROWDED = 205, 0.1
 """Registers from which a thread has few left for what is on its way, and what that costs."""
 OVERLAPPED = 3.1
 LAUNCHES = 4e-6
@@ -170,9 +204,9 @@ def launches(
     problem: Problem, target: Target, blocks: Blocks, function: str, there: str, absent: str
 ) -> list[KernelLaunch]:
     """Return the launches that stream rows; ``there`` and ``absent`` are tensors of theirs."""
-    count = groups(problem, target, blocks)
+    count, at_once = groups(problem, target, blocks), _resident(problem, target, blocks)
     made = step(
-        problem, target, blocks, function, (count * blocks.parts, 1, 1),
+        problem, target, blocks, function, (at_once * blocks.parts, 1, 1),
         f"{there} words rows eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=_chunk(problem, blocks.parts),
         GROUPS=count, PARTS=blocks.parts, SPAN=max(_power_of_two(blocks.parts), 32),
@@ -187,4 +221,8 @@ def launches(
         all_at_once=True,
         shared_bytes=shared_bytes(problem, blocks),
     )
-    return [mark_missing(problem, target, blocks.parts), made]
+    turns = (
+        replace(made, constants={**made.constants, "FIRST": first})
+        for first in range(0, count, at_once)
+    )
+    return [mark_missing(problem, target, blocks.parts), *turns]
