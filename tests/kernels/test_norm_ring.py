@@ -90,6 +90,35 @@ def test_a_ring_spills_little_and_takes_the_planned_shared_memory(
     assert made.global_loads["128"] >= inputs * number(step, "TILES") * fetched
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "problem",
+    [
+        # The last program would lack most of its tiles if all but it had whole lines of columns.
+        Problem("layernorm-backward", 3766, 35642),
+        Problem("rmsnorm-backward", 823, 163144, "float16"),
+    ],
+    ids=str,
+)
+def test_programs_of_a_row_that_are_alike_spill_nothing(problem: Problem, tmp_path: Path) -> None:
+    step = ring_of(plan(problem))
+    lacking = number(step, "CHUNK") * number(step, "PARTS") - problem.columns - 14
+    assert lacking <= number(step, "WARPS") * 128 * number(step, "HALVES")
+    asked = LaunchToCompile(registry.family(problem.operation.partition("-")[0]).code, step, H200)
+    made = compile_launch(asked, problem.operation.partition("-")[0], tmp_path)
+    assert (made.spilled_words, made.error) == (0, "")
+
+
+def test_odd_rows_that_are_too_long_for_all_ways_of_lying_take_turns() -> None:
+    """Eight groups of programs with a row each would not all be resident."""
+    made = plan(Problem("layernorm-residual-backward", 636, 211055))
+    assert made.variant == "ring"
+    steps = [step for step in made.launches if step.function == "gradient_ring"]
+    assert [number(step, "FIRST") for step in steps] == [0, 4]
+    assert {number(step, "GROUPS") for step in steps} == {8}
+    assert {step.grid[0] for step in steps} == {4 * number(steps[0], "PARTS")}
+
+
 def test_long_gradients_are_planned_so_where_rows_can_be_copied_in_vectors() -> None:
     for columns in (31648, 103557):
         for operation in ("rmsnorm-backward", "layernorm-residual-backward"):

@@ -65,6 +65,22 @@ def test_rows_that_registers_hold_spill_none(problem: Problem, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("problem", "threads", "tiles"),
+    [
+        (Problem("layernorm", 127949, 1049), 32, 5),  # three of 64 threads: a third idle
+        (Problem("rmsnorm", 13772, 9746), 256, 5),
+        (Problem("rmsnorm", 12202, 11000), 512, 3),
+        (Problem("rmsnorm-residual", 14223, 9437), 256, 5),
+        (Problem("rmsnorm-residual", 9309, 14419), 1024, 2),
+    ],
+    ids=str,
+)
+def test_a_row_is_kept_by_threads_that_are_busy(problem: Problem, threads: int, tiles: int) -> None:
+    step = launch_of(problem)
+    assert (32 * step.num_warps, step.constants["TILES"]) == (threads, tiles)
+
+
+@pytest.mark.parametrize(
     ("problem", "parts", "tiles", "registers"),
     [
         (Problem("layernorm", 512, 262144), 32, 8, 64),
