@@ -49,6 +49,13 @@ def note_dtypes(call: Callable[..., Any], names: set[str]) -> Callable[..., Any]
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Noting(TorchDispatchMode):  # type: ignore[misc]
+        # Of other modes torch refuses to run such operators, and to compile what runs them.
+        supports_higher_order_operators = True
+
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            return True
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

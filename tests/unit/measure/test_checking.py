@@ -10,6 +10,7 @@ import pytest
 from perfcli.compile.building import Built
 from perfcli.compile.capture.captured import Capture
 from perfcli.loading import registry
+from perfcli.measure import judging
 from perfcli.measure.checking import check
 from perfcli.measure.step import Step
 from perfcli.model import (
@@ -485,3 +486,29 @@ def test_gradients_that_an_optimizer_is_given_are_kept() -> None:
     assert weight.grad is given
     assert weight.grad.equal(matrix() * 2)
     assert weight.equal(value)
+
+
+# --- dtypes of ranks -------------------------------------------------------------------------
+
+
+def conditional(x: Any) -> Any:
+    import torch
+
+    return torch.cond(x.sum() > 0, lambda t: t.half() + 1, lambda t: t.half() - 1, (x,))
+
+
+def attention(x: Any) -> Any:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    each = x.half()[None, None]
+    return flex_attention(each, each, each).float()
+
+
+@pytest.mark.parametrize("call", [lambda x: x.half().float(), conditional, attention])
+def test_dtypes_are_noted_of_all_that_runs(call: Callable[..., Any]) -> None:
+    """Of operators that take functions as well, which torch runs under few modes."""
+    names: set[str] = set()
+    given = matrix(16, 16)
+    found = judging.note_dtypes(call, names)(given)
+    assert (found == call(given)).all()
+    assert "float16" in names
