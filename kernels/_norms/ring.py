@@ -30,49 +30,35 @@ WARP_WORDS = gl.constexpr(128)
 _LOW_WORD = gl.constexpr(0xFFFF_FFFF)
 _CONVERT_BF16 = gl.constexpr("cvt.rn.bf16x2.f32 $0, $1, $2;")
 _CONVERT_FP16 = gl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
-_STORE_HALVES = gl.constexpr(
-    """{
-    .reg .pred any, some;
-    .reg .b64 at;
-    .reg .b32 bit;
-    .reg .b16 first, second;
-    setp.eq.b32 any, $16, 0;
-    @any bra STORED;
-    mad.wide.s32 at, $8, 4, $4;
-"""
-    + "".join(
-        f"""mov.b32 {{first, second}}, ${12 + word};
-    and.b32 bit, $16, {1 << 2 * word};
-    setp.ne.b32 some, bit, 0;
-    @some st.global.b16 [at + {4 * word}], first;
-    and.b32 bit, $16, {2 << 2 * word};
-    setp.ne.b32 some, bit, 0;
-    @some st.global.b16 [at + {4 * word + 2}], second;
-"""
-        for word in range(4)
-    )
-    + "STORED:\n}"
-)
-_STORE_WORDS = gl.constexpr(
-    """{
-    .reg .pred any, some;
-    .reg .b64 at;
-    .reg .b32 bit;
-    setp.eq.b32 any, $16, 0;
-    @any bra STORED;
-    mad.wide.s32 at, $8, 4, $4;
-"""
-    + "".join(
-        f"""and.b32 bit, $16, {1 << word};
-    setp.ne.b32 some, bit, 0;
-    @some st.global.b32 [at + {4 * word}], ${12 + word};
-"""
-        for word in range(4)
-    )
-    + "STORED:\n}"
-)
-"""Store the elements of a vector (words $12 to $15 at word $8 of $4) whose bits are set in $16."""
 _STORE_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("l",) * 4 + ("r",) * 12))
+
+
+@gluon.constexpr_function
+def _store_assembly(halves):
+    """Store the elements of a vector (words $12 to $15 at word $8 of $4) whose bits are set in
+    $16."""
+    lines = [
+        "{",
+        ".reg .pred none, some;",
+        ".reg .b64 at;",
+        ".reg .b32 bit;",
+        ".reg .b16 first, second;",
+        "setp.eq.b32 none, $16, 0;",
+        "@none bra STORED;",
+        "mad.wide.s32 at, $8, 4, $4;",
+    ]
+    for word in range(4):
+        elements = [f"${12 + word}"]
+        if halves == 2:
+            lines.append(f"mov.b32 {{first, second}}, ${12 + word};")
+            elements = ["first", "second"]
+        for half, element in enumerate(elements):
+            lines += [
+                f"and.b32 bit, $16, {1 << word * halves + half};",
+                "setp.ne.b32 some, bit, 0;",
+                f"@some st.global.b{32 // halves} [at + {4 * word + 2 * half}], {element};",
+            ]
+    return "\n".join([*lines, "STORED:", "}"])
 
 
 @gluon.jit
@@ -224,8 +210,8 @@ def _ends(
     SURE: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, VECTOR: gl.constexpr,
     HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Return, for each tile in which a row may begin or end, the bits of columns and a mask of
-    each word's."""
+    """Return, for each tile in which a row may begin or end, what ``_columns_of`` does, and a mask
+    of each word's own columns."""
     TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
     found = ()
     for tile in gl.static_range(TILES):
@@ -248,8 +234,8 @@ def _only_columns(words, keep, HALVES: gl.constexpr):
 
 
 @gluon.jit
-def _load_vector(
-    vector, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
+def _load_weights(
+    weight, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
     TILES: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr, WIDE: gl.constexpr,
 ):  # fmt: skip
     """Return the program's part of the weights as tiles of words; ``WIDE``: as float32, one tile
@@ -260,7 +246,7 @@ def _load_vector(
         for half in gl.static_range(HALVES):
             local = _words(tile, layout, WARPS) * HALVES + half
             inside = _has_column(part, lead, local, COLUMNS, CHUNK)
-            value = gl.load(vector + (part * CHUNK - lead) + local, mask=inside, other=0.0)
+            value = gl.load(weight + (part * CHUNK - lead) + local, mask=inside, other=0.0)
             if WIDE:
                 tiles = tiles + (value.to(gl.float32),)
             else:
@@ -307,8 +293,7 @@ def _write(
     if PEEL and _may_end(tile, TILE, SURE, VECTOR):
         bits = gl.where(inside, 0, ends[tile][0])
         gl.inline_asm_elementwise(
-            _STORE_HALVES if HALVES == 2 else _STORE_WORDS,
-            _STORE_OPERANDS,
+            _store_assembly(HALVES), _STORE_OPERANDS,
             [to.to(gl.int64), word, words.to(gl.int32, bitcast=True), bits],
             dtype=gl.int32, is_pure=False, pack=4,
         )  # fmt: skip
@@ -461,7 +446,7 @@ def gradient_ring(
             rings, tensors, group + slot * GROUPS, rows, slot, part, end, layout,
             STRIDE, CHUNK, SURE, WARPS, VECTOR, HALVES,
         )  # fmt: skip
-    weights = _load_vector(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE)
+    weights = _load_weights(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE)
     ends = ()
     if PEEL:
         ends = _ends(part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, HALVES)
