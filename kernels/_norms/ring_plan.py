@@ -85,8 +85,8 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
 
 def _even_parts(problem: Problem, tile: int, most: int, least: int) -> int:
     """Return the most programs of a row whose last one lacks no more than a tile of what the others
-    have: what each tile of a program may lack takes instructions, and registers until they
-    spill."""
+    have, and ``most`` where there are none: what each tile of a program may lack takes
+    instructions, and registers until they spill."""
     lanes = lanes_of(problem)
 
     def lacking(parts: int) -> int:
@@ -98,7 +98,7 @@ def _even_parts(problem: Problem, tile: int, most: int, least: int) -> int:
 
 SECTOR_BYTES = 32
 SHARED = 0.94
-"""The least share of a multiprocessor's programs that are used for that."""
+"""The least share of the programs that a row may have: fewer are not tried to make them alike."""
 
 
 def _chunk(problem: Problem, parts: int) -> int:
@@ -192,7 +192,7 @@ AT_ENDS = 0.15e-6
 TELLING = {1: 8.7e-9, 2: 5e-9}
 """Seconds of a round for each program of a row, by how many rows later its sums are needed."""
 MANY = 1.7e-6
-"""What more than 128 programs of a row take, whose words are eight or more for each lane."""
+"""What more than 128 programs of a row take, whose words are eight for each lane."""
 ROOMY, CROWDED = 205, 0.1
 """Registers from which a thread has few left for what is on its way, and what that costs."""
 OVERLAPPED = 3.1
