@@ -28,7 +28,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -148,7 +147,8 @@ def _cuts_of_norms(
     problem: Problem, target: Target
 ) -> Iterator[tuple[str, Callable[[], LaunchPlan]]]:
     """Yield, of gradients, the best cut into persistent programs for each variant and number of
-    threads, whatever the planner thinks of the others; forward, all kinds of parts of a row."""
+    threads (of rings also of programs on a multiprocessor), whatever the planner thinks of the
+    others; forward, all kinds of parts of a row, and whole rows by each number of threads."""
     plan = import_module("perfcli.kernels._norms.plan")
     if not problem.operation.endswith("backward"):
         choice = import_module("perfcli.kernels._norms.choice")
@@ -156,13 +156,12 @@ def _cuts_of_norms(
             blocks = choice.fill(problem, kept)
             label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
             yield label, partial(plan.launches, problem, target, blocks, "")
+        variant = "peeled" if choice._peels(problem) else "register-tiled"
         for threads in THREADS:
             tile = threads * choice.vector(problem)
             tiles = -(-problem.columns // tile)
-            blocks = replace(choice._forward_of(problem, target, "register-tiled"), tile=tile)
             if tiles <= MOST_TILES:
-                variant = "peeled" if choice._peels(problem) else "register-tiled"
-                kept = replace(blocks, variant=variant, threads=threads, tiles=tiles, read="")
+                kept = choice.Blocks(variant, threads, tile=tile, tiles=tiles)
                 label = f"{threads} threads, {tiles} tiles"
                 yield label, partial(plan.launches, problem, target, kept, "")
         return
