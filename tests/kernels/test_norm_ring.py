@@ -159,6 +159,33 @@ def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_ring_computes_the_gradients(problem: Problem, multiprocessors: int) -> None:
     """Right against float64, each element stored once, and nobody waits for ever."""
+    code = import_module("perfcli.kernels._norms.code")
+    tensors = code.inputs(problem, "cpu", 3)
+    found = run_ring(problem, multiprocessors, tensors)
+    family = registry.family(problem.operation.partition("-")[0])
+    errors = compare_outputs(found, code.reference(problem, tensors), family.tolerances(problem))
+    assert [error.wrong for error in errors] == [0] * len(found)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("columns", "dtype"), [(1275, "bfloat16"), (1275, "float16"), (1039, "float32")]
+)
+def test_a_row_that_is_not_finite_leaves_its_neighbours_alone(columns: int, dtype: str) -> None:
+    """Its elements come along with theirs. Rows end in one of two tiles, by where they begin."""
+    code = import_module("perfcli.kernels._norms.code")
+    problem = Problem("layernorm-backward", 3, columns, dtype)
+    tensors = code.inputs(problem, "cpu", 3)
+    for name in ("x", "dy"):
+        tensors[name][1] = float("nan")
+    found = run_ring(problem, 1, tensors)["dx"]
+    expected = code.reference(problem, tensors)["dx"]
+    assert found[1].isnan().all()
+    assert ((found - expected)[::2].abs() < 0.05).all()
+
+
+def run_ring(problem: Problem, multiprocessors: int, tensors: dict[str, Any]) -> dict[str, Any]:
+    """Return the gradients by the launches that are planned for so few multiprocessors."""
     import torch
 
     family = registry.family(problem.operation.partition("-")[0])
@@ -166,7 +193,6 @@ def test_a_ring_computes_the_gradients(problem: Problem, multiprocessors: int) -
     launches = [s for s in family.plan(problem, few, "ring").launches if "ring" in s.function]
     step = launches[0]
     code = import_module("perfcli.kernels._norms.code")
-    tensors = code.inputs(problem, "cpu", 3)
     x, groups, sums = tensors["x"], number(step, "GROUPS"), 1 + bool(step.constants["MEAN"])
     span = (problem.rows - 1) * problem.stride + problem.columns
     flat = {n: t.as_strided((span,), (1,)) if t.dim() == 2 else t for n, t in tensors.items()}
@@ -181,9 +207,8 @@ def test_a_ring_computes_the_gradients(problem: Problem, multiprocessors: int) -
     for each in launches:
         values = {n: made.get(n, given[n]) for n in each.arguments} | dict(each.constants)
         made = gluon_interpreter.run(ring, each.function, each.grid[0], values)
-    partial = made["partial"].read(outputs["partial"]).sum(1).to(x.dtype)
-    found = {"dx": made["dx"].read(outputs["dx"]), "dw": partial[0], "db": partial[-1]}
-    errors = compare_outputs(found, code.reference(problem, tensors), family.tolerances(problem))
-    assert [error.wrong for error in errors] == [0] * (1 + sums)
     for name in outputs:
         assert (made[name].stored[: made[name].size] == 1).all(), name
+    partial = made["partial"].read(outputs["partial"]).sum(1).to(x.dtype)
+    found = {"dx": made["dx"].read(outputs["dx"]), "dw": partial[0]}
+    return {**found, "db": partial[1]} if sums == 2 else found
