@@ -151,7 +151,8 @@ def _registers(problem: Problem, blocks: Blocks) -> int:
     elements = blocks.tiles * blocks.tile // blocks.threads
     own = 56 + 16 * _peels(problem) + elements * has_residual(problem) // 2
     looks = max(_power_of_two(blocks.parts) // 32 - 1, 0)
-    return int(own + 6 * looks + elements * (2.5 if has_mean(problem) else 2))
+    each = 2 + has_mean(problem) * (0.5 if halves(problem) == 2 else 1)
+    return int(own + 6 * looks + elements * each)
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
