@@ -73,7 +73,7 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
         return None
     most = max(fewest, min(resident // count, -(-lanes // blocks.tile)))
     parts = _even_parts(problem, blocks.tile, most, max(fewest, int(SHARED * most)))
-    chunk = _chunk(problem, parts)
+    chunk = _chunk(problem, blocks.tile, parts)
     made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
     room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
     room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
@@ -90,7 +90,7 @@ def _even_parts(problem: Problem, tile: int, most: int, least: int) -> int:
     lanes = lanes_of(problem)
 
     def lacking(parts: int) -> int:
-        return _chunk(problem, parts) * parts - lanes
+        return _chunk(problem, tile, parts) * parts - lanes
 
     even = (parts for parts in range(most, least - 1, -1) if lacking(parts) <= tile)
     return next(even, most)
@@ -101,9 +101,13 @@ SHARED = 0.94
 """The least share of the programs that a row may have: fewer are not tried to make them alike."""
 
 
-def _chunk(problem: Problem, parts: int) -> int:
-    sector = SECTOR_BYTES // ITEM_BYTES[problem.dtype]
-    return _round_up(-(-lanes_of(problem) // parts), sector)
+def _chunk(problem: Problem, tile: int, parts: int) -> int:
+    """Return the lanes of a program: whole sectors of memory, or where the last program would lack
+    more than a tile then, whole vectors."""
+    lanes, wide = lanes_of(problem), vector(problem)
+    found = _round_up(-(-lanes // parts), SECTOR_BYTES // ITEM_BYTES[problem.dtype])
+    even = found * parts - lanes <= tile
+    return found if even else _round_up(-(-lanes // parts), wide)
 
 
 def _at_once(problem: Problem, most: int) -> int:
@@ -209,8 +213,9 @@ def launches(
     made = step(
         problem, target, blocks, function, (at_once * blocks.parts, 1, 1),
         f"{there} words rows eps", absent,
-        COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=_chunk(problem, blocks.parts),
-        GROUPS=count, PARTS=blocks.parts, SPAN=max(_power_of_two(blocks.parts), 32),
+        COLUMNS=problem.columns, STRIDE=problem.stride,
+        CHUNK=_chunk(problem, blocks.tile, blocks.parts), GROUPS=count,
+        PARTS=blocks.parts, SPAN=max(_power_of_two(blocks.parts), 32),
         TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
         BEHIND=behind(blocks), SPACING=spacing_of(problem), VECTOR=vector(problem),
         PEEL=_peels(problem), HALVES=halves(problem), RESIDUAL=has_residual(problem),

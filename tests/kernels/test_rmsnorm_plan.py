@@ -84,7 +84,7 @@ def test_blocks_cover_the_problem(case: object) -> None:
             assert programs % number(step, "SPACING") == 0 or one_each
         elif step.function == "gradient_ring":
             assert number(step, "CHUNK") * number(step, "PARTS") >= problem.columns
-            assert number(step, "CHUNK") % (2 * number(step, "VECTOR")) == 0  # whole sectors
+            assert number(step, "CHUNK") % number(step, "VECTOR") == 0
             assert number(step, "GROUPS") % number(step, "SPACING") == 0
         elif step.function == "gradient_columns":
             assert programs * number(step, "TILE") >= problem.columns
