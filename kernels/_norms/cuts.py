@@ -57,8 +57,8 @@ IDLE = 0.1
 """What lanes without a column cost, of those with one, in rows of more than two tiles and in those
 that start between multiples of 16 bytes."""
 ENDS, CONVERTING = 0.05, 0.07
-"""What the ends of such rows cost, and float16, whose conversions take twice as long as bfloat16's
-(40 launches, 2026-11-28)."""
+"""What the ends of such rows cost, or float16, whose conversions take twice as long as bfloat16's
+(40 launches, none with both, 2026-11-28)."""
 MOST_PROGRAMS = 8
 
 
@@ -161,7 +161,7 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     idle = blocks.tile * blocks.tiles / lanes_of(problem) - 1
     idle *= IDLE * (blocks.tiles > 2 or _peels(problem))
     converting = CONVERTING * (problem.dtype == "float16")
-    besides = idle + ENDS * _peels(problem) + converting
+    besides = idle + max(ENDS * _peels(problem), converting)
     return busy * flight * moves / round_ / (1 + partial) / (1 + besides)
 
 
