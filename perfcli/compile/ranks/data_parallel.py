@@ -44,7 +44,6 @@ def install(collectives: EagerCollectives, builds: bool) -> None:
         begin(self, *args, **kwargs)
         self.reducer.owner = self
 
-    @_hide(torch)
     def send_buffers(self: Any, tensors: Any, size: int, *_: Any) -> None:
         for bucket in _split(tensors, [size]):
             sent = [describe(tensors[number]) for number in bucket]
@@ -58,13 +57,16 @@ def install(collectives: EagerCollectives, builds: bool) -> None:
     if builds:
         _build_anywhere(wrapper)
     replace_attribute(wrapper, "_ddp_init_helper", begin_with_owner)
-    replace_attribute(wrapper, "_distributed_broadcast_coalesced", send_buffers)
+    # In torch this and the methods below are C++: Dynamo looks neither into them nor into what they
+    # call.
+    hidden = torch._disable_dynamo(send_buffers)
+    replace_attribute(wrapper, "_distributed_broadcast_coalesced", hidden)
     replace_attribute(distributed, "_verify_param_shape_across_processes", lambda *_, **__: None)
     replace_attribute(distributed, "_sync_module_states", lambda *_, **__: None)
     for kind in (_Reducer, _Logger):
         for name, value in list(vars(kind).items()):
             if callable(value) and not name.startswith("__"):
-                setattr(kind, name, _bind_as_extensions_do(_hide(torch)(value)))
+                setattr(kind, name, _bind_as_extensions_do(torch._disable_dynamo(value)))
     replace_attribute(dist, "Reducer", lambda *args: _Reducer(collectives, *args))
     replace_attribute(dist, "Logger", lambda *_: _Logger())
     replace_attribute(dist, "_register_comm_hook", add_hook)
@@ -102,12 +104,6 @@ def _build_anywhere(wrapper: Any) -> None:
         make(self, module, device_ids, *args, **given)
 
     wrapper.__init__ = begin
-
-
-def _hide(torch: Any) -> Callable[[Any], Any]:
-    """Return a decorator for what Dynamo is not to look into, nor into what that calls: in torch it
-    is C++."""
-    return lambda function: torch._disable_dynamo(function)
 
 
 def _bind_as_extensions_do(function: Any) -> Any:
