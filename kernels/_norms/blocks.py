@@ -250,7 +250,8 @@ WORDS_OF_LINE = 16
 def words_apart(parts: int) -> int:
     """Return the words from those of one row to those of the next. While programs of one row poll a
     line, those of another would write to it: rows of 16, 32 and 64 parts, which fill their lines,
-    were 5 percent faster than others (H200, 2026-11-28; this layout has not been timed)."""
+    were 5 percent faster than others (H200, 2026-11-28; what this layout alone is worth was not
+    timed)."""
     return _round_up(parts, WORDS_OF_LINE)
 
 

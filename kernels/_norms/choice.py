@@ -195,14 +195,13 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     threads, 97 in five of 32; rmsnorm 13772 × 9746: 84 in three of 512, 100 in five of 256). With
     fewer rows than the device has room for, blocks are larger.
     """
-    residual, mean = has_residual(problem), has_mean(problem)
-    most = 7 if mean or _peels(problem) else 5
+    residual, mean, peels = has_residual(problem), has_mean(problem), _peels(problem)
     if residual:
         most = 5 if mean else 4
-    most_of_512 = 4 if residual else min(most, 5) if _peels(problem) else most
-    sizes = {32: 4 if residual else most, 64: most, 128: most, 256: max(most, 5), 512: most_of_512}
-    if residual:
-        sizes[1024] = 4
+        sizes = {32: 4, 64: most, 128: most, 256: 5, 512: 4, 1024: 4}
+    else:
+        most = 7 if mean or peels else 5
+        sizes = {32: most, 64: most, 128: most, 256: most, 512: 5 if peels else most}
     wide = vector(problem)
     for threads, most_tiles in sizes.items():
         tiles = -(-problem.columns // (threads * wide))
@@ -210,7 +209,7 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
         narrow = few and (tiles > 2 or threads < 128) and threads < 512
         if narrow or tiles > most_tiles:
             continue
-        variant = "peeled" if _peels(problem) else "register-tiled"
+        variant = "peeled" if peels else "register-tiled"
         blocks = Blocks(
             variant, threads, tile=threads * wide, tiles=tiles,
             most_registers=64 if threads >= 512 and (mean or residual) else 0,

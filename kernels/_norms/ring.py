@@ -505,10 +505,10 @@ def gradient_ring(
             if MEAN:
                 scale = sigma
                 shift = -first * sigma
+                slope = -(second * scale) * scale
             else:
                 scale = gl.rsqrt(first + eps)
-                shift = 0.0
-            slope = -(second * scale) * scale if MEAN else -(second * scale) * scale * scale
+                slope = -(second * scale) * scale * scale
             old = gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS)
             new_sums = ()
             new_biases = ()

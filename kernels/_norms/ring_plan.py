@@ -97,6 +97,7 @@ def _even_parts(problem: Problem, tile: int, most: int, least: int) -> int:
 
 
 SECTOR_BYTES = 32
+"""What memory is read and written by."""
 SHARED = 0.94
 """The least share of the programs that a row may have: fewer are not tried to make them alike."""
 
@@ -149,20 +150,25 @@ def behind(blocks: Blocks) -> int:
     return 2 if blocks.stages > 3 else 1
 
 
+def _span(blocks: Blocks) -> int:
+    """Return for how many words the lanes of a warp look: as many for each lane."""
+    return max(_power_of_two(blocks.parts), 32)
+
+
 def _registers(problem: Problem, blocks: Blocks) -> int:
     """Return about how many registers a thread needs, for its columns' weights and sums and
     besides, such that ptxas 12.8 spills next to nothing for sm_90."""
     elements = blocks.tiles * blocks.tile // blocks.threads
     own = 56 + 16 * _peels(problem) + elements * has_residual(problem) // 2
-    looks = max(_power_of_two(blocks.parts) // 32 - 1, 0)
+    looks = _span(blocks) // 32 - 1
     each = 2 + has_mean(problem) * (0.5 if halves(problem) == 2 else 1)
     return int(own + 6 * looks + elements * each)
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return about which share of the memory's bandwidth is reached: all rounds last as long as
-    their transfers or as what programs do, more where both are long. The constants fit 148 launches
-    of 14 problems (H200, triton 3.6, 2026-11-28), half of them within 3 percent."""
+    their transfers or as what programs do, more where both are long. The constants fit 157 launches
+    of 19 problems (H200, triton 3.6, 2026-11-28), half of them within 3 percent."""
     item, mean, peels = ITEM_BYTES[problem.dtype], has_mean(problem), _peels(problem)
     count = groups(problem, target, blocks)
     moves = (inputs_of(problem) + 1) * problem.elements * item / target.bandwidth
@@ -184,8 +190,7 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
 PER_ROUND, PER_END = 163, 75
 """Instructions of a thread in a round, and for rows that start anywhere, as compiled."""
 PER_ELEMENT = {"bfloat16": 12.5, "float16": 20.5, "float32": 10.5}
-"""Instructions for each element: as compiled, and for each of float16's two conversions in a round
-four more, which take as long."""
+"""Instructions for each element: as compiled, and for float16 what its conversions take longer."""
 OF_MEAN, OF_RESIDUAL = 9.6, 2.2
 """What a mean adds to them (3.2 as compiled, and registers, so that others wait), and a
 residual."""
@@ -215,7 +220,7 @@ def launches(
         f"{there} words rows eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride,
         CHUNK=_chunk(problem, blocks.tile, blocks.parts), GROUPS=count,
-        PARTS=blocks.parts, SPAN=max(_power_of_two(blocks.parts), 32),
+        PARTS=blocks.parts, SPAN=_span(blocks),
         TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
         BEHIND=behind(blocks), SPACING=spacing_of(problem), VECTOR=vector(problem),
         PEEL=_peels(problem), HALVES=halves(problem), RESIDUAL=has_residual(problem),

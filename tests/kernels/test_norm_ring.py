@@ -154,10 +154,8 @@ def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -
         (Problem("rmsnorm-residual-backward", 7, 5001, "float16"), 4),
         (Problem("layernorm-backward", 9, 3001, "float32"), 4),
         (Problem("rmsnorm-backward", 6, 1500, row_stride=1508), 3),  # gaps between rows
-        (
-            Problem("layernorm-residual-backward", 11, 3001),
-            1,
-        ),  # four of eight ways of lying at a time
+        # Four of eight ways of lying at a time.
+        (Problem("layernorm-residual-backward", 11, 3001), 1),
     ],
     ids=str,
 )
