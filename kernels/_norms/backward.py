@@ -96,15 +96,16 @@ def _add_tile(
 def _finish_rows(
     xs, dys, more, weights, sums, biases, dx, row, present, lead, mean, scale, shift, slope,
     COLUMNS: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr, ROWS: tl.constexpr,
-    SPACING: tl.constexpr, VECTOR: tl.constexpr, PEEL: tl.constexpr, RESIDUAL: tl.constexpr,
-    MEAN: tl.constexpr, HALVES: tl.constexpr, OPAQUE: tl.constexpr, WRITE: tl.constexpr,
+    SPACING: tl.constexpr, VECTOR: tl.constexpr, ALIGN: tl.constexpr, PEEL: tl.constexpr,
+    RESIDUAL: tl.constexpr, MEAN: tl.constexpr, HALVES: tl.constexpr, OPAQUE: tl.constexpr,
+    WRITE: tl.constexpr,
 ):  # fmt: skip
     """Write dx of rows whose sums are known, and return the columns' sums with them. ``OPAQUE``:
     tiles are widened again, not kept as they were widened for the sums, nor weights from row to
     row."""
     KIND: tl.constexpr = dx.dtype.element_ty
-    to = rows_at(dx, row, COLUMNS, ROWS, SPACING, VECTOR, PEEL, HALVES)
-    ends = rows_at(dx, row, COLUMNS, ROWS, SPACING, VECTOR, PEEL, 1)
+    to = rows_at(dx, row, COLUMNS, ROWS, SPACING, ALIGN, PEEL, HALVES)
+    ends = rows_at(dx, row, COLUMNS, ROWS, SPACING, ALIGN, PEEL, 1)
     new_sums = ()
     new_biases = ()
     for tile in tl.static_range(TILES):
@@ -169,6 +170,7 @@ def gradient_rows(
     ROWS: tl.constexpr,
     SPACING: tl.constexpr,
     VECTOR: tl.constexpr,
+    ALIGN: tl.constexpr,
     PEEL: tl.constexpr,
     HALVES: tl.constexpr,
     STAGES: tl.constexpr,
@@ -185,7 +187,7 @@ def gradient_rows(
     KIND: tl.constexpr = x.dtype.element_ty
     WIDE: tl.constexpr = TILE // HALVES
     group = tl.program_id(0)
-    lead, end = lead_of(group, COLUMNS, STRIDE, SPACING, VECTOR, PEEL)
+    lead, end = lead_of(group, COLUMNS, STRIDE, SPACING, VECTOR, ALIGN, PEEL)
     weights = ()
     sums = ()
     for tile in tl.static_range(TILES):
@@ -197,13 +199,13 @@ def gradient_rows(
     for item in tl.range(group, items, GROUPS, num_stages=STAGES):
         first_row, row, present = rows_of(item, rows, ROWS, SPACING)
         mu, sigma = _statistics(mean, rstd, row, present, MEAN)
-        at = rows_at(x, first_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
+        at = rows_at(x, first_row, STRIDE, ROWS, SPACING, ALIGN, PEEL, HALVES)
         xs = load_tiles(at, present, end, COLUMNS, TILE, TILES, HALVES, READ)
-        at = rows_at(dy, first_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
+        at = rows_at(dy, first_row, STRIDE, ROWS, SPACING, ALIGN, PEEL, HALVES)
         dys = load_tiles(at, present, end, COLUMNS, TILE, TILES, HALVES, READ)
         more = ()
         if RESIDUAL:
-            at = rows_at(dsum, first_row, STRIDE, ROWS, SPACING, VECTOR, PEEL, HALVES)
+            at = rows_at(dsum, first_row, STRIDE, ROWS, SPACING, ALIGN, PEEL, HALVES)
             more = load_tiles(at, present, end, COLUMNS, TILE, TILES, HALVES, READ)
         one = tl.zeros([ROWS, WIDE], tl.float32)
         two = tl.zeros([ROWS, WIDE], tl.float32)
@@ -221,7 +223,7 @@ def gradient_rows(
         sums, biases = _finish_rows(
             kept_x, kept_dy, more, weights, sums, biases, dx, first_row, present, lead,
             mu, scale, shift, slope, COLUMNS, TILE, TILES, ROWS, SPACING,
-            VECTOR, PEEL, RESIDUAL, MEAN, HALVES, OPAQUE, WRITE,
+            VECTOR, ALIGN, PEEL, RESIDUAL, MEAN, HALVES, OPAQUE, WRITE,
         )  # fmt: skip
     start_next(OVERLAP)
     to = partial + tl.cast(group, tl.int64) * COLUMNS

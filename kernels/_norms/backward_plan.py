@@ -21,7 +21,7 @@ from .cuts import LINE, choose, estimate_seconds, groups, persistent, say_reache
 
 CACHED = 0.3
 """The price of a byte from the L2 cache, where one from memory is 1."""
-WHOLE = 1.03
+WHOLE = 1.02
 """By how much faster rows that are shared have to be, by estimate, than whole ones."""
 SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""

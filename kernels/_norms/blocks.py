@@ -37,6 +37,8 @@ class Blocks:
     """Rows per block at a time."""
     tile: int = 0
     """Columns that are loaded at a time; 0: the whole row, padded to a power of two."""
+    align: int = 0
+    """Elements from one place where lanes of a gradient's row may begin to the next; 0: forward."""
     tiles: int = 1
     """Such tiles per program that are kept in registers."""
     parts: int = 1

@@ -57,10 +57,10 @@ RESIDUAL: tuple[_Entry, ...] = (
     ),
 )
 """A second input needs registers of its own: at 65536 columns 1024 threads spill 22 words."""
-LEAST_FILLED = 0.8
+LEAST_FILLED = 0.9
 """The share of a block's lanes that have a column, below which smaller blocks are faster where rows
 start between multiples of 16 bytes (rmsnorm-residual 14223 × 9437 bfloat16 in two tiles of 1024
-threads: 82 %; layernorm-residual 13772 × 9746 in five of 256: 97 %)."""
+threads: 82 %; 9309 × 14419: 94 %, and 97 in eight of 256)."""
 
 
 def _part(tiles: int, most_registers: int) -> Blocks:
@@ -68,12 +68,15 @@ def _part(tiles: int, most_registers: int) -> Blocks:
     return Blocks("cooperative", 128, tiles=tiles, most_registers=most_registers)
 
 
-PARTS = dict.fromkeys((_part(8, 64), _part(9, 72), _part(10, 80), _part(12, 96)), 1.0)
+PARTS = {_part(8, 64): 1.0, _part(9, 72): 1.0, _part(10, 80): 0.985, _part(12, 96): 0.97}
 """Blocks that keep parts of long rows, with as many registers as ptxas needs without spilling
 (where rows start between multiples of 16 bytes, it spills up to 14 bytes), and how fast they are
-relative to each other where rows fill them: level, in nine problems of 74866 to 261648 columns.
-Blocks of 256 threads are 4 to 10 percent slower, and of 64 threads as fast (H200, triton 3.6,
+relative to each other where rows fill them, in 15 problems of 19220 to 261648 columns. Blocks of
+256 threads are 4 to 10 percent slower, and of 64 threads as fast (H200, triton 3.6,
 2026-11-28)."""
+SHIFTED_PARTS = {**PARTS, _part(8, 64): 0.96}
+"""The same of rows with a mean that start between multiples of 16 bytes (layernorm 3766 × 35642
+bfloat16: 84 % with 8 vectors, 90 with 9, 88 with 10 or 12)."""
 PARTS_WITH_RESIDUAL = {
     _part(6, 80): 1.0,
     _part(7, 96): 1.0,
@@ -82,6 +85,11 @@ PARTS_WITH_RESIDUAL = {
     _part(4, 64): 0.985,
 }
 """The same of rows and their residuals, all of which are loaded before any is added."""
+SHIFTED_PARTS_WITH_RESIDUAL = {
+    part: reached - 0.015 * (part.tiles != 7) for part, reached in PARTS_WITH_RESIDUAL.items()
+}
+"""The same of rows that start between multiples of 16 bytes: only of seven vectors, ptxas spills
+nothing."""
 FEW = Blocks("cooperative", threads=256)
 """Blocks of a few long rows (64 × 131072: 71.7 %)."""
 FEW_PART_BYTES = 32 * KIB
@@ -195,27 +203,59 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     threads, 97 in five of 32; rmsnorm 13772 × 9746: 84 in three of 512, 100 in five of 256). With
     fewer rows than the device has room for, blocks are larger.
     """
-    residual, mean, peels = has_residual(problem), has_mean(problem), _peels(problem)
-    if residual:
-        most = 5 if mean else 4
-        sizes = {32: 4, 64: most, 128: most, 256: 5, 512: 4, 1024: 4}
-    else:
-        most = 7 if mean or peels else 5
-        sizes = {32: most, 64: most, 128: most, 256: most, 512: 5 if peels else most}
-    wide = vector(problem)
-    for threads, most_tiles in sizes.items():
+    wide, variant = vector(problem), "peeled" if _peels(problem) else "register-tiled"
+    for threads, most_tiles, most_registers in _sizes(problem):
         tiles = -(-problem.columns // (threads * wide))
         few = problem.rows * threads < target.sm_count * target.max_threads_per_sm
         narrow = few and (tiles > 2 or threads < 128) and threads < 512
         if narrow or tiles > most_tiles:
             continue
-        variant = "peeled" if peels else "register-tiled"
         blocks = Blocks(
-            variant, threads, tile=threads * wide, tiles=tiles,
-            most_registers=64 if threads >= 512 and (mean or residual) else 0,
-        )  # fmt: skip
-        return _early(problem, blocks, blocks.most_registers) if few else blocks
+            variant, threads, tile=threads * wide, tiles=tiles, most_registers=most_registers
+        )
+        return _early(problem, blocks, most_registers) if few else _two_rows(problem, blocks)
     return None
+
+
+def _sizes(problem: Problem) -> tuple[tuple[int, int, int], ...]:
+    """Return threads of a block, the most tiles that it keeps, and the most registers of a thread
+    (0: any), from the smallest blocks on that a row is tried in.
+
+    A mean waits twice, and rows that start between multiples of 16 bytes find their weights in the
+    L2 cache: more tiles of fewer threads are faster then (H200, 2026-11-28, bfloat16, percent of a
+    copy: layernorm 14223 × 9437 in five tiles of 256 threads 87, ten of 128 92; 9309 × 14408 in
+    four of 512 92, eight of 256 98; layernorm-residual 6984 × 19220 in two blocks 86, ten of 256
+    96; rmsnorm 9309 × 14419 in four of 512 93, eight of 256 97).
+    """
+    mean, peels = has_mean(problem), _peels(problem)
+    if has_residual(problem):
+        most = 5 if mean else 4
+        return (
+            (32, 4, 0), (64, most, 0), (128, most, 0), (256, 5, 0),
+            (256, 8 if peels and not mean else 0, 96), (512, 4, 64),
+            (256, 10 if peels and mean else 0, 112), (1024, 0 if peels and mean else 4, 64),
+        )  # fmt: skip
+    most = 7 if mean or peels else 5
+    usual = (32, most, 0), (64, most, 0), (128, most, 0)
+    if mean:
+        return *usual, (128, 10, 96), (256, 7, 0), (256, 10, 96), (512, 0 if peels else most, 64)
+    return *usual, (256, most, 0), (256, 8 if peels else 0, 80), (512, 5, 0)
+
+
+def _two_rows(problem: Problem, blocks: Blocks) -> Blocks:
+    """Return the blocks such that they take two rows that lie alike, and so need the same weights,
+    where that is faster: where a row's own are most of what it loads, and where a multiprocessor
+    starts blocks too slowly for one of each row (rmsnorm 251816 × 533 bfloat16 98 instead of 83 %,
+    layernorm 91 instead of 81; layernorm 43338 × 3097 97 instead of 94, 9309 × 14419 88 instead of
+    84)."""
+    mean = has_mean(problem)
+    if blocks.variant != "peeled" or has_residual(problem):
+        return blocks
+    if mean and blocks.tiles in (7, 8) and blocks.threads > 32:
+        return replace(blocks, rows=2, most_registers=128)
+    if blocks.threads == 32 and blocks.tiles <= 3 + mean:
+        return replace(blocks, rows=2, most_registers=80 if blocks.tiles <= 3 else 96)
+    return blocks
 
 
 def _early(problem: Problem, blocks: Blocks, most_registers: int) -> Blocks:
@@ -256,7 +296,9 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
 
 def parts_of(problem: Problem) -> Mapping[Blocks, float]:
     """Return the blocks that may keep parts of a row, and how fast they are."""
-    return PARTS_WITH_RESIDUAL if has_residual(problem) else PARTS
+    if has_residual(problem):
+        return SHIFTED_PARTS_WITH_RESIDUAL if _peels(problem) else PARTS_WITH_RESIDUAL
+    return SHIFTED_PARTS if has_mean(problem) and _peels(problem) else PARTS
 
 
 def fill(problem: Problem, kept: Blocks) -> Blocks:

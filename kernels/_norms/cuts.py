@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from math import ceil, gcd, pow
 
 from perfcli.model import KernelLaunch, Problem, Target
@@ -28,7 +29,7 @@ from .blocks import (
     vector,
 )
 
-LATENCY = 1.5e-6
+LATENCY = 1.7e-6
 """Seconds of transfers that have to be under way for memory to be busy."""
 LAUNCH = 2e-6
 """Seconds that one more launch costs."""
@@ -38,28 +39,36 @@ REGISTERS = {2: (60, 2.5, 8, 1.0), 4: (54, 4.0, 0, 1.0)}
 """Registers of a thread by bytes of a word's element: its own and those for each element, and what
 a norm with a mean takes besides. Such that ptxas 12.8 spills next to nothing for sm_90, with 8 to
 56 elements (32 of float32)."""
-WAIT, BARRIER, WIDTH = 0.16e-6, 0.07e-6, 0.29e-6
+WAIT, BARRIER, WIDTH = 0.16e-6, 0.05e-6, 0.19e-6
 """Seconds of a round that any program waits, those of one whose warps wait for each other, and
 those for each 256 of its threads."""
-ELEMENT, SERIAL = 0.8e-9, 6e-9
+ELEMENT, SERIAL = 1.3e-9, 6e-9
 """Seconds for each element of a thread: for each warp of its multiprocessor, and of its own."""
-MEAN_WORK = 0.17
+MEAN_WORK = 0.35
 """What a mean adds to that work."""
-OVERLAPPED = 5
+OVERLAPPED = 5.8
 """The power mean of transfers and of what programs do besides, of which the longer counts."""
-PARTIAL = 2.4
+PARTIAL, PARTIAL_CACHED = 0.3, 2.4
 """The price of a byte of partial sums, where one of a matrix is 1: they are written when all
-programs end, and read by a kernel of its own."""
+programs end, and read by a kernel of its own, from the L2 cache; where the cache holds the matrices
+as well, those cost less."""
 SHORT = 128
 """Rows of fewer vectors of 16 bytes are taken several at a time."""
 MOST_TILES = 8
-IDLE = 0.1
+IDLE = 0.09
 """What lanes without a column cost, of those with one, in rows of more than two tiles and in those
 that start between multiples of 16 bytes."""
-ENDS, CONVERTING = 0.05, 0.07
-"""What the ends of such rows cost, or float16, whose conversions take twice as long as bfloat16's
-(40 launches, none with both, 2026-11-28)."""
+ENDS, CONVERTING = 0.05, 0.05
+"""What the ends of such rows cost, or float16, whose conversions take twice as long as
+bfloat16's."""
 MOST_PROGRAMS = 8
+
+
+SECTOR_BYTES = 32
+"""What memory is read and written by."""
+SHARED_SECTORS = 0.055
+"""What it costs that tiles begin within sectors, which two of them read and write (layernorm and
+rmsnorm 9309 × 14408 and 14416 bfloat16: 88.5 and 91.3, 91.7 and 95.2 %, H200, 2026-11-28)."""
 
 
 def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
@@ -67,7 +76,7 @@ def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
     gradients' sums, and what is on its way between them."""
     elements = _elements(blocks)
     own, each, own_mean, each_mean = REGISTERS[4 // halves(problem)]
-    if _peels(problem):
+    if peels(problem, blocks):
         own += max(8, elements * 3 // 2 - 20)
     if target.capability != (9, 0):  # sm_80 spills 2 words, sm_100 16, where sm_90 spills none
         own += 24
@@ -89,17 +98,37 @@ def most_registers(target: Target, blocks: Blocks) -> int:
     return min(255, target.registers_per_sm // (4 * warps * target.warp_size) // 8 * 8)
 
 
-def spacing_of(problem: Problem) -> int:
-    """Return after how many rows one lies as another does, relative to multiples of 16 bytes."""
-    wide = vector(problem)
-    return wide // gcd(problem.stride, wide) if _peels(problem) else 1
+def alignments(problem: Problem) -> tuple[int, ...]:
+    """Return from which multiples of elements a row's lanes may be counted, in which all of its
+    matrices lie alike: sectors of memory, and vectors; 1 where rows are not read in vectors."""
+    wide, sector = vector(problem), SECTOR_BYTES // ITEM_BYTES[problem.dtype]
+    if not (_peels(problem) or _rows_are_aligned(problem)):
+        return (1,)
+    alike = (problem.stride - problem.columns) % sector == 0 or problem.rows == 1
+    return (sector, wide) if alike else (wide,)
 
 
-def lanes_of(problem: Problem) -> int:
+def peels(problem: Problem, blocks: Blocks) -> bool:
+    """Return whether rows start between the places from which lanes are counted."""
+    return problem.stride % blocks.align != 0
+
+
+def spacing_of(problem: Problem, align: int) -> int:
+    """Return after how many rows one lies as another does."""
+    return align // gcd(problem.stride, align)
+
+
+def lanes_of(problem: Problem, align: int) -> int:
     """Return the columns of a row, with those of its neighbours that come along: whole words of 16
     bytes, as a mask that ends within one makes all loads under it narrow."""
-    beside = vector(problem) - 1 if _peels(problem) else 0
+    beside = align - gcd(problem.stride, align)
     return _round_up(problem.columns + beside, vector(problem))
+
+
+def shares_sectors(problem: Problem, blocks: Blocks) -> bool:
+    """Return whether tiles begin within sectors of memory."""
+    sector = SECTOR_BYTES // ITEM_BYTES[problem.dtype]
+    return bool(problem.stride % sector and blocks.align % sector)
 
 
 def inputs_of(problem: Problem) -> int:
@@ -123,33 +152,41 @@ def _most_per_sm(problem: Problem, target: Target, blocks: Blocks) -> int:
     needed = _registers(problem, target, blocks)
     room = min(target.shared_bytes_per_sm // shared, MOST_PROGRAMS)
     room = min(room, target.max_threads_per_sm // blocks.threads)
-    while room and most_registers(target, replace(blocks, per_sm=room)) < needed:
+    while room and not _have_registers(target, replace(blocks, per_sm=room), needed):
         room -= 1
     return room
 
 
+def _have_registers(target: Target, blocks: Blocks, needed: int) -> bool:
+    """Return whether a thread has as many registers as it needs, and some more where it has not all
+    that it may have: those that are estimated to fit exactly spilled up to 48 bytes, and reached 59
+    to 80 percent of a copy where others reached 90 to 95 (rmsnorm-backward 169040 × 794)."""
+    most = most_registers(target, blocks)
+    return needed <= (most if most == 255 else most - 8)
+
+
 def groups(problem: Problem, target: Target, blocks: Blocks) -> int:
     """Return how many programs take rows; of rows that start anywhere, as many for each kind."""
-    spacing = spacing_of(problem)
+    spacing = spacing_of(problem, blocks.align)
     resident = max(blocks.per_sm * target.sm_count // spacing, 1) * spacing
     return min(_items(problem, blocks), resident)
 
 
 def _items(problem: Problem, blocks: Blocks) -> int:
-    each = _round_up(problem.rows, spacing_of(problem)) // spacing_of(problem)
-    return spacing_of(problem) * (_round_up(each, blocks.rows) // blocks.rows)
+    spacing = spacing_of(problem, blocks.align)
+    each = _round_up(problem.rows, spacing) // spacing
+    return spacing * (_round_up(each, blocks.rows) // blocks.rows)
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
-    """Return about which share of the memory's bandwidth is reached: a round of programs, a row
-    each, lasts as long as its transfers or as what a program does besides, waiting included (fitted
-    to 91 launches of 20 problems, most of them off by less than 4 percent: H200, triton 3.6,
-    2026-11-23)."""
+    """Return about which share of the bandwidth is reached: a round of programs, a row each, lasts
+    as long as its transfers or as what a program does besides, waiting included. The constants fit
+    341 launches of 60 problems, half of them within 3 percent (H200, triton 3.6, 2026-11-28)."""
     under_way = groups(problem, target, blocks)
     item, reads = ITEM_BYTES[problem.dtype], inputs_of(problem)
     matrices = reads + 1
     per_sm_bandwidth = target.bandwidth / target.sm_count
-    share = blocks.per_sm * blocks.rows * lanes_of(problem) * item
+    share = blocks.per_sm * blocks.rows * lanes_of(problem, blocks.align) * item
     slots = -(-_items(problem, blocks) // under_way) * blocks.per_sm * target.sm_count
     busy = _items(problem, blocks) / slots
     ahead = max(blocks.stages - 1, 0.25) * share * reads
@@ -157,24 +194,26 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     moves = share * matrices / per_sm_bandwidth
     waits = _seconds_besides(problem, target, blocks)
     round_ = pow(pow(moves, OVERLAPPED) + pow(waits, OVERLAPPED), 1 / OVERLAPPED)
-    partial = share_of_partials(problem, under_way)
-    idle = blocks.tile * blocks.tiles / lanes_of(problem) - 1
-    idle *= IDLE * (blocks.tiles > 2 or _peels(problem))
+    partial = share_of_partials(problem, target, under_way)
+    idle = blocks.tile * blocks.tiles / lanes_of(problem, blocks.align) - 1
+    idle *= IDLE * (blocks.tiles > 2 or peels(problem, blocks))
     converting = CONVERTING * (problem.dtype == "float16")
     besides = idle + max(ENDS * _peels(problem), converting)
+    besides += SHARED_SECTORS * shares_sectors(problem, blocks)
     return busy * flight * moves / round_ / (1 + partial) / (1 + besides)
 
 
-def share_of_partials(problem: Problem, count: int) -> float:
+def share_of_partials(problem: Problem, target: Target, count: int) -> float:
     """Return about how much longer ``count`` partial sums make it, of the time of transfers."""
     moved = (inputs_of(problem) + 1) * problem.elements * ITEM_BYTES[problem.dtype]
-    return PARTIAL * 8 * (1 + has_mean(problem)) * count * problem.columns / moved
+    price = PARTIAL if moved > target.l2_bytes else PARTIAL_CACHED
+    return price * 8 * (1 + has_mean(problem)) * count * problem.columns / moved
 
 
 def _seconds_besides(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return how long a round takes a program without its transfers."""
     warps = blocks.per_sm * (blocks.threads // target.warp_size)
-    elements = blocks.rows * lanes_of(problem) / blocks.threads
+    elements = blocks.rows * lanes_of(problem, blocks.align) / blocks.threads
     work = elements * (warps * ELEMENT + SERIAL) * (1 + MEAN_WORK * has_mean(problem))
     waits = WAIT + WIDTH * blocks.threads / 256
     return work + waits + BARRIER * (blocks.threads > target.warp_size)
@@ -182,17 +221,18 @@ def _seconds_besides(problem: Problem, target: Target, blocks: Blocks) -> float:
 
 def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     """Yield every way to cut the problem into persistent programs that fit the target."""
-    lanes, wide = lanes_of(problem), vector(problem)
-    for threads in (32, 64, 128, 256, 512):
+    wide = vector(problem)
+    every = (32, 64, 128, 256, 512)
+    for align, threads in product(alignments(problem), every):
         if threads < target.warp_size:
             continue
+        lanes = lanes_of(problem, align)
         several = (2, 4, 8, 16) if lanes < SHORT * wide else ()
         for tile, rows in ((threads * wide // r, r) for r in (1, *several)):
             tiles = -(-lanes // tile)
             if tile >= LINE and tiles <= MOST_TILES:
-                yield from _resident(
-                    problem, target, Blocks("fused", threads, rows, tile, tiles, read="")
-                )
+                blocks = Blocks("fused", threads, rows, tile, align, tiles)
+                yield from _resident(problem, target, blocks)
 
 
 def _resident(problem: Problem, target: Target, blocks: Blocks) -> Iterator[Blocks]:
@@ -232,8 +272,7 @@ def estimate_seconds(problem: Problem, target: Target, reached: float, launches:
 def halves(problem: Problem) -> int:
     """Return the elements of a word: two of half precision where all rows can be read 16 bytes
     wide."""
-    wide = _peels(problem) or _rows_are_aligned(problem)
-    return 2 if wide and ITEM_BYTES[problem.dtype] == 2 else 1
+    return 2 if alignments(problem) != (1,) and ITEM_BYTES[problem.dtype] == 2 else 1
 
 
 def persistent(
@@ -244,9 +283,9 @@ def persistent(
     made = step(
         problem, target, blocks, "gradient_rows", (count, 1, 1), *names(given),
         COLUMNS=problem.columns, STRIDE=problem.stride, GROUPS=count,
-        TILE=blocks.tile, TILES=blocks.tiles, ROWS=blocks.rows, SPACING=spacing_of(problem),
-        VECTOR=vector(problem), PEEL=_peels(problem), HALVES=halves(problem),
-        STAGES=blocks.stages,
+        TILE=blocks.tile, TILES=blocks.tiles, ROWS=blocks.rows,
+        SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem), ALIGN=blocks.align,
+        PEEL=peels(problem, blocks), HALVES=halves(problem), STAGES=blocks.stages,
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
         OVERLAP=target.overlaps_launches, READ=blocks.read, WRITE=blocks.write,

@@ -24,6 +24,7 @@ from .blocks import (
     has_mean,
     has_residual,
     mark_missing,
+    names,
     overlapping,
     padded_columns,
     pointers,
@@ -55,10 +56,10 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
             f"are {problem.stride * ITEM_BYTES[problem.dtype]} and "
             f"{problem.columns * ITEM_BYTES[problem.dtype]}: pad the rows, or use peeled"
         )
-    names, absent = pointers(problem, can_mean=False)
+    tensors, absent = pointers(problem, can_mean=False)
     made = step(
         problem, target, blocks, "tma_rows", grid(problem, target, blocks),
-        f"{names} rows eps", absent,
+        f"{tensors} rows eps", absent,
         COLUMNS=problem.columns, BLOCK=padded_columns(problem), WIDTH=width, ROWS=blocks.rows,
         STAGES=blocks.stages, RESIDUAL=has_residual(problem), WRITE=blocks.write,
     )  # fmt: skip
@@ -75,11 +76,11 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
 
 
 def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
-    names, absent = pointers(problem)
+    tensors, absent = pointers(problem)
     return [
         step(
             problem, target, blocks, "full_tile", grid(problem, target, blocks),
-            f"{names} rows eps", absent,
+            f"{tensors} rows eps", absent,
             COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded_columns(problem),
             ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=has_residual(problem),
             MEAN=has_mean(problem), READ=blocks.read, WRITE=blocks.write,
@@ -99,15 +100,18 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
             f"{family(problem)}: {blocks.tiles} tiles of {tile} columns hold less than {chunk}: "
             "take more"
         )
-    names, absent = pointers(problem)
+    tensors, absent = pointers(problem)
     shared = blocks.parts > 1
+    spacing = wide // gcd(problem.stride, wide) if peel else 1
+    items = _items(problem, blocks.rows, spacing)
+    given, missing = names({"words": shared, "rows": blocks.rows > 1, "tiles": shared})
     made = step(
-        problem, target, blocks, "tiled", (problem.rows * blocks.parts, 1, 1),
-        f"{names} {'words tiles ' if shared else ''}eps",
-        absent + ("" if shared else " words tiles"),
+        problem, target, blocks, "tiled", (items * blocks.parts, 1, 1),
+        f"{tensors} {given} eps", f"{absent} {missing}",
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),
         CHUNK=chunk, PARTS=blocks.parts, PADDED=_power_of_two(blocks.parts),
-        APART=words_apart(blocks.parts), TILE=tile, TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
+        APART=words_apart(blocks.parts), TILE=tile, TILES=blocks.tiles,
+        ROWS=blocks.rows, SPACING=spacing, VECTOR=wide, PEEL=peel,
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
         EARLY=blocks.early, POLLS=POLLS, OVERLAP=target.overlaps_launches, READ=blocks.read,
@@ -119,14 +123,20 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
     return [*_shift(problem, target, peel), *marked, made]
 
 
+def _items(problem: Problem, rows: int, spacing: int) -> int:
+    """Return how many programs take rows that are ``spacing`` apart, ``rows`` of them each."""
+    whole, rest = divmod(problem.rows, rows * spacing)
+    return whole * spacing + min(rest, spacing)
+
+
 def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
     if not peel or problem.rows == 1:  # the first row is aligned
         return []
     width, mean, bias = _weight_width(problem), has_mean(problem), "unshifted_bias bias"
     made = step(
         problem, target, Blocks("", 128), "shift_weights",
-        (-(-width // 2048), vector(problem), 1), f"unshifted weight {bias if mean else ''}",
-        "" if mean else bias,
+        (-(-width // 2048), vector(problem), 1),
+        f"unshifted weight {bias if mean else ''}", "" if mean else bias,
         COLUMNS=problem.columns, WIDTH=width, BLOCK=2048, MEAN=mean,
         OVERLAP=target.overlaps_launches,
     )  # fmt: skip
@@ -135,9 +145,9 @@ def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
 
 def _two_read(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     peel = _peels(problem)
-    names, absent = pointers(problem, can_mean=False)
+    tensors, absent = pointers(problem, can_mean=False)
     made = step(
-        problem, target, blocks, "two_reads", (problem.rows, 1, 1), f"{names} eps", absent,
+        problem, target, blocks, "two_reads", (problem.rows, 1, 1), f"{tensors} eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),
         BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=has_residual(problem),
         READ=blocks.read, AGAIN=blocks.again, WRITE=blocks.write,
@@ -149,9 +159,9 @@ def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
     peel, residual = _peels(problem), has_residual(problem)
     parts = blocks.parts
     chunk = _round_up(-(-problem.columns // parts), blocks.tile)
-    names = "x residual total partial" if residual else "x partial"
+    tensors = "x residual total partial" if residual else "x partial"
     add = step(
-        problem, target, blocks, "split_sum", (problem.rows * parts, 1, 1), names,
+        problem, target, blocks, "split_sum", (problem.rows * parts, 1, 1), tensors,
         "" if residual else "residual total",
         COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=chunk, PARTS=parts,
         BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=residual,
@@ -183,11 +193,11 @@ MEAN_BUILDERS = ("full-tile", "register-tiled", "peeled", "cooperative")
 def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
     """Return the launches of a choice, and the bytes of workspace that they share."""
     steps = BUILDERS[blocks.variant](problem, target, blocks)
-    names = {name for step in steps for name in step.arguments}
-    workspace = 4 * problem.rows * blocks.parts if "partial" in names else 0
-    if "words" in names:
+    used = {name for step in steps for name in step.arguments}
+    workspace = 4 * problem.rows * blocks.parts if "partial" in used else 0
+    if "words" in used:
         workspace = 8 * problem.rows * words_apart(blocks.parts)
-    if "unshifted" in names:
+    if "unshifted" in used:
         copies = vector(problem) * (2 if has_mean(problem) else 1)
         workspace += copies * _weight_width(problem) * ITEM_BYTES[problem.dtype]
     return LaunchPlan(blocks.variant, overlapping(steps), why, workspace)

@@ -4,9 +4,10 @@
 """Reads and writes rows tile by tile, 16 bytes at a time wherever rows start.
 
 A persistent program takes whole rows, in ``TILES`` tiles. With ``PEEL`` rows start at any element:
-lanes count from the multiple of ``VECTOR`` elements at or before the row's start, ``lead`` elements
-before it, so that all but the row's ends is read and written whole. ``SPACING`` rows later a row
-lies the same way: a program takes only rows that are as many apart, and its lanes are the same
+lanes count from the multiple of ``ALIGN`` elements at or before the row's start, ``lead`` elements
+before it, so that all but the row's ends is read and written whole, in vectors of ``VECTOR``
+elements; where ``ALIGN`` is a sector of memory, no two tiles share one. ``SPACING`` rows later a
+row lies the same way: a program takes only rows that are as many apart, and its lanes are the same
 columns in all of them.
 
 Tiles are held in words of ``HALVES`` elements: two of half precision where rows are read 16 bytes
@@ -32,11 +33,12 @@ def rows_of(item, rows, ROWS: tl.constexpr, SPACING: tl.constexpr):
 
 @triton.jit
 def lead_of(
-    group, COLUMNS, STRIDE, SPACING: tl.constexpr, VECTOR: tl.constexpr, PEEL: tl.constexpr
+    group, COLUMNS, STRIDE, SPACING: tl.constexpr, VECTOR: tl.constexpr, ALIGN: tl.constexpr,
+    PEEL: tl.constexpr,
 ):  # fmt: skip
     """Return the lane of the rows' first column, and the lane where reading ends."""
     if PEEL:
-        lead = (group % SPACING * STRIDE) % VECTOR
+        lead = (group % SPACING * STRIDE) % ALIGN
         return lead, (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
     else:
         return 0, COLUMNS
@@ -45,13 +47,13 @@ def lead_of(
 @triton.jit
 def rows_at(
     tensor, first_row, STRIDE: tl.constexpr, ROWS: tl.constexpr, SPACING: tl.constexpr,
-    VECTOR: tl.constexpr, PEEL: tl.constexpr, HALVES: tl.constexpr,
+    ALIGN: tl.constexpr, PEEL: tl.constexpr, HALVES: tl.constexpr,
 ):  # fmt: skip
     """Return the words of the rows' lane 0, as a column. That rows start at multiples of
-    ``VECTOR`` is visible."""
+    ``ALIGN`` is visible."""
     start = tl.cast(first_row, tl.int64) * STRIDE
     if PEEL or HALVES == 2:
-        start = start // VECTOR * (VECTOR // HALVES)
+        start = start // ALIGN * (ALIGN // HALVES)
     if HALVES == 2:
         tensor = tensor.to(tl.pointer_type(tl.int32))
     return tensor + (start + tl.arange(0, ROWS)[:, None] * (SPACING * STRIDE // HALVES))

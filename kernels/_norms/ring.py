@@ -8,11 +8,11 @@ Gluon, which is experimental: seen with triton 3.6 and 3.7.
 
 ``PARTS`` persistent programs share each row, and ``GROUPS`` groups of them take rows in turn: those
 from ``FIRST`` on in this launch. A program owns the same ``CHUNK`` lanes of all its rows (lanes,
-``lead`` and ``PEEL`` as in ``lanes``). It keeps ``SLOTS`` rows in shared memory. A round copies one
-in, tells the sums of another, that has arrived, in one word (see ``exchange``), and finishes the
-one ``BEHIND`` rows before it, whose sums the other programs have told meanwhile: nobody waits for
-memory or for another program, and registers hold only the weights and, of a gradient, the columns'
-sums.
+``lead``, ``ALIGN`` and ``PEEL`` as in ``lanes``). It keeps ``SLOTS`` rows in shared memory. A round
+copies one in, tells the sums of another, that has arrived, in one word (see ``exchange``), and
+finishes the one ``BEHIND`` rows before it, whose sums the other programs have told meanwhile:
+nobody waits for memory or for another program, and registers hold only the weights and, of a
+gradient, the columns' sums.
 
 A thread's words are ``HALVES`` elements of half precision, or one of float32; four of them are 16
 bytes, and a tile is four for each thread. All programs have to be resident at once: the launch is
@@ -133,17 +133,17 @@ def _has_column(part, lead, local, COLUMNS: gl.constexpr, CHUNK: gl.constexpr):
 
 
 @gluon.constexpr_function
-def _may_end(tile, lanes, sure, vector):
+def _may_end(tile, lanes, sure, align):
     """Return whether a vector that a row does not fill may lie in this tile of a program. Of the
     last program ``sure`` lanes have columns wherever the row starts; if less than none, the row may
     end in the program before."""
-    return tile == 0 or sure < 0 or sure // lanes <= tile <= (sure + vector - 1) // lanes
+    return tile == 0 or sure < 0 or sure // lanes <= tile <= (sure + align - 1) // lanes
 
 
 @gluon.jit
-def _row_at(tensor, row, STRIDE: gl.constexpr, VECTOR: gl.constexpr, HALVES: gl.constexpr):
+def _row_at(tensor, row, STRIDE: gl.constexpr, ALIGN: gl.constexpr, HALVES: gl.constexpr):
     """Return the word of the row's lane 0; that it starts a vector is visible."""
-    start = row.to(gl.int64) * STRIDE // VECTOR * (VECTOR // HALVES)
+    start = row.to(gl.int64) * STRIDE // ALIGN * (ALIGN // HALVES)
     if HALVES == 2:
         tensor = tensor.to(gl.pointer_type(gl.int32), bitcast=True)
     return tensor + start
@@ -171,13 +171,13 @@ def _slots(
 def _fetch(
     rings, tensors, row, rows, slot, part, end, layout: gl.constexpr,
     STRIDE: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
-    VECTOR: gl.constexpr, HALVES: gl.constexpr,
+    ALIGN: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
     """Start to copy a row of each tensor into a slot; of a row that is not there, zeros."""
     present = row < rows
     first = gl.where(present, row, 0)
     for which in gl.static_range(len(rings)):
-        at = _row_at(tensors[which], first, STRIDE, VECTOR, HALVES) + part * (CHUNK // HALVES)
+        at = _row_at(tensors[which], first, STRIDE, ALIGN, HALVES) + part * (CHUNK // HALVES)
         for tile in gl.static_range(len(rings[which])):
             word = _words(tile, layout, WARPS)
             inside = present & (word >= 0)
@@ -208,14 +208,14 @@ def _columns_of(
 def _ends(
     part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
     SURE: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, VECTOR: gl.constexpr,
-    HALVES: gl.constexpr,
+    ALIGN: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
     """Return, for each tile in which a row may begin or end, what ``_columns_of`` does, and a mask
     of each word's own columns."""
     TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
     found = ()
     for tile in gl.static_range(TILES):
-        if _may_end(tile, TILE, SURE, VECTOR):
+        if _may_end(tile, TILE, SURE, ALIGN):
             bits = _columns_of(tile, part, lead, layout, COLUMNS, CHUNK, WARPS, VECTOR)
             own = bits >> (_words(tile, layout, WARPS) & 3) * HALVES
             keep = gl.where((own & 1) != 0, 0xFFFF if HALVES == 2 else -1, 0)
@@ -271,13 +271,13 @@ def _weight(weights, tile, half, KIND: gl.constexpr, HALVES: gl.constexpr, WIDE:
 def _write(
     tensor, row, out, tile: gl.constexpr, ends, part, lead, layout: gl.constexpr,
     COLUMNS: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
-    VECTOR: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
+    VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
     """Write a tile's columns: whole vectors of 16 bytes, and single elements of those that are
     shared with the row's neighbours."""
     KIND: gl.constexpr = tensor.dtype.element_ty
     TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
-    to = _row_at(tensor, row, COLUMNS, VECTOR, HALVES) + part * (CHUNK // HALVES)
+    to = _row_at(tensor, row, COLUMNS, ALIGN, HALVES) + part * (CHUNK // HALVES)
     words = _join(out, KIND, HALVES)
     word = _words(tile, layout, WARPS)
     inside = word >= 0
@@ -290,7 +290,7 @@ def _write(
         left = gl.minimum(stop - part * CHUNK, CHUNK)
         inside = inside & (word < left // HALVES)
     gl.store(to + word, words, mask=inside)
-    if PEEL and _may_end(tile, TILE, SURE, VECTOR):
+    if PEEL and _may_end(tile, TILE, SURE, ALIGN):
         bits = gl.where(inside, 0, ends[tile][0])
         gl.inline_asm_elementwise(
             _store_assembly(HALVES), _STORE_OPERANDS,
@@ -422,6 +422,7 @@ def gradient_ring(
     BEHIND: gl.constexpr,
     SPACING: gl.constexpr,
     VECTOR: gl.constexpr,
+    ALIGN: gl.constexpr,
     PEEL: gl.constexpr,
     HALVES: gl.constexpr,
     RESIDUAL: gl.constexpr,
@@ -435,7 +436,7 @@ def gradient_ring(
     layout: gl.constexpr = _layout(WARPS)
     group = FIRST + gl.program_id(0) // PARTS
     part = gl.program_id(0) % PARTS
-    lead = group % SPACING * STRIDE % VECTOR if PEEL else 0
+    lead = group % SPACING * STRIDE % ALIGN if PEEL else 0
     end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
     # Of a mean, biases take as many registers as sums.
     WIDE: gl.constexpr = HALVES == 1 or not MEAN
@@ -444,12 +445,12 @@ def gradient_ring(
     for slot in gl.static_range(SLOTS - BEHIND):
         _fetch(
             rings, tensors, group + slot * GROUPS, rows, slot, part, end, layout,
-            STRIDE, CHUNK, SURE, WARPS, VECTOR, HALVES,
+            STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
         )  # fmt: skip
     weights = _load_weights(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE)
     ends = ()
     if PEEL:
-        ends = _ends(part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, HALVES)
+        ends = _ends(part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES)
     sums = ()
     for _ in gl.static_range(TILES * HALVES):
         sums = sums + (gl.zeros([WARPS, WARP_WORDS], gl.float32, layout),)
@@ -479,7 +480,7 @@ def gradient_ring(
         for tile in gl.static_range(TILES):
             x_tile = rings[0][tile].index(slot).load(layout)
             dy_tile = rings[1][tile].index(slot).load(layout)
-            if PEEL and _may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, VECTOR):
+            if PEEL and _may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, ALIGN):
                 x_tile = _only_columns(x_tile, ends[tile][1], HALVES)
                 dy_tile = _only_columns(dy_tile, ends[tile][1], HALVES)
             for half in gl.static_range(HALVES):
@@ -541,13 +542,13 @@ def gradient_ring(
                     out = out + (found,)
                 _write(
                     dx, done, out, tile, ends, part, lead, layout,
-                    COLUMNS, CHUNK, SURE, WARPS, VECTOR, PEEL, HALVES,
+                    COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
                 )  # fmt: skip
             sums = new_sums
             biases = new_biases
         _fetch(
             rings, tensors, row + (SLOTS - BEHIND) * GROUPS, rows, free, part, end, layout,
-            STRIDE, CHUNK, SURE, WARPS, VECTOR, HALVES,
+            STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
         )  # fmt: skip
         slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
         free = gl.where(free + 1 == SLOTS, 0, free + 1)

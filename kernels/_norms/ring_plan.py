@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Target
@@ -11,17 +12,26 @@ from perfcli.model import KernelLaunch, Problem, Target
 from .blocks import (
     ITEM_BYTES,
     Blocks,
-    _peels,
     _power_of_two,
     _round_up,
-    _rows_are_aligned,
     has_mean,
     has_residual,
     mark_missing,
     step,
     vector,
 )
-from .cuts import halves, inputs_of, lanes_of, most_registers, share_of_partials, spacing_of
+from .cuts import (
+    SECTOR_BYTES,
+    alignments,
+    halves,
+    inputs_of,
+    lanes_of,
+    most_registers,
+    peels,
+    share_of_partials,
+    shares_sectors,
+    spacing_of,
+)
 
 LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 8
 """Of a ring: at least one row that waits for the sums of others, one that is added up, and one on
@@ -33,7 +43,7 @@ MOST_PARTS = 256
 def _is_possible(problem: Problem, target: Target) -> bool:
     """Return whether the target copies to shared memory without waiting, and rows can be copied 16
     bytes at a time, which is all that it does so."""
-    wide = _rows_are_aligned(problem) or _peels(problem)
+    wide = alignments(problem) != (1,)
     return target.vendor == "nvidia" and target.capability >= (8, 0) and wide
 
 
@@ -54,10 +64,11 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
     """Yield every way to cut the problem whose programs are all resident."""
     if not _is_possible(problem, target):
         return
-    for threads, per_sm in shapes:
+    for align, (threads, per_sm) in product(alignments(problem), shapes):
+        tile = threads * vector(problem)
         for tiles in range(1, MOST_TILES + 1):
-            tile = threads * vector(problem)
-            made = share(problem, target, Blocks("ring", threads, 1, tile, tiles, per_sm=per_sm))
+            blocks = Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm)
+            made = share(problem, target, blocks)
             if made is not None and made.parts <= MOST_PARTS:
                 yield made
 
@@ -65,15 +76,15 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
 def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     """Return the blocks with as many programs for each row as leave no multiprocessor idle, and as
     many rows in shared memory as it has room for; None where they do not fit."""
-    lanes = lanes_of(problem)
+    lanes = lanes_of(problem, blocks.align)
     fewest = -(-lanes // (blocks.tile * blocks.tiles))
     resident = blocks.per_sm * target.sm_count
-    count = _at_once(problem, resident // fewest)
+    count = _at_once(problem, blocks, resident // fewest)
     if not count:
         return None
     most = max(fewest, min(resident // count, -(-lanes // blocks.tile)))
-    parts = _even_parts(problem, blocks.tile, most, max(fewest, int(SHARED * most)))
-    chunk = _chunk(problem, blocks.tile, parts)
+    parts = _even_parts(problem, blocks, most, max(fewest, int(SHARED * most)))
+    chunk = _chunk(problem, blocks, parts)
     made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
     room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
     room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
@@ -83,38 +94,36 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     return replace(made, stages=slots)
 
 
-def _even_parts(problem: Problem, tile: int, most: int, least: int) -> int:
+def _even_parts(problem: Problem, blocks: Blocks, most: int, least: int) -> int:
     """Return the most programs of a row whose last one lacks no more than a tile of what the others
     have, and ``most`` where there are none: what each tile of a program may lack takes
     instructions, and registers until they spill."""
-    lanes = lanes_of(problem)
+    lanes = lanes_of(problem, blocks.align)
 
     def lacking(parts: int) -> int:
-        return _chunk(problem, tile, parts) * parts - lanes
+        return _chunk(problem, blocks, parts) * parts - lanes
 
-    even = (parts for parts in range(most, least - 1, -1) if lacking(parts) <= tile)
+    even = (parts for parts in range(most, least - 1, -1) if lacking(parts) <= blocks.tile)
     return next(even, most)
 
 
-SECTOR_BYTES = 32
-"""What memory is read and written by."""
 SHARED = 0.94
 """The least share of the programs that a row may have: fewer are not tried to make them alike."""
 
 
-def _chunk(problem: Problem, tile: int, parts: int) -> int:
+def _chunk(problem: Problem, blocks: Blocks, parts: int) -> int:
     """Return the lanes of a program: whole sectors of memory, or where the last program would lack
     more than a tile then, whole vectors."""
-    lanes, wide = lanes_of(problem), vector(problem)
+    lanes, wide = lanes_of(problem, blocks.align), vector(problem)
     found = _round_up(-(-lanes // parts), SECTOR_BYTES // ITEM_BYTES[problem.dtype])
-    even = found * parts - lanes <= tile
+    even = found * parts - lanes <= blocks.tile
     return found if even else _round_up(-(-lanes // parts), wide)
 
 
-def _at_once(problem: Problem, most: int) -> int:
+def _at_once(problem: Problem, blocks: Blocks, most: int) -> int:
     """Return how many groups of programs take rows at the same time: as many for each way in which
     rows lie, or, of programs that are too many for that, a part of these ways."""
-    spacing = spacing_of(problem)
+    spacing = spacing_of(problem, blocks.align)
     if most < spacing:
         return _power_of_two(most + 1) // 2
     return min(most, _round_up(problem.rows, spacing)) // spacing * spacing
@@ -122,12 +131,12 @@ def _at_once(problem: Problem, most: int) -> int:
 
 def _resident(problem: Problem, target: Target, blocks: Blocks) -> int:
     """Return the groups of one launch."""
-    return _at_once(problem, blocks.per_sm * target.sm_count // blocks.parts)
+    return _at_once(problem, blocks, blocks.per_sm * target.sm_count // blocks.parts)
 
 
 def groups(problem: Problem, target: Target, blocks: Blocks) -> int:
     """Return in how many groups programs take rows, of all launches."""
-    return max(_resident(problem, target, blocks), spacing_of(problem))
+    return max(_resident(problem, target, blocks), spacing_of(problem, blocks.align))
 
 
 def _slot(problem: Problem, blocks: Blocks) -> int:
@@ -159,53 +168,64 @@ def _registers(problem: Problem, blocks: Blocks) -> int:
     """Return about how many registers a thread needs, for its columns' weights and sums and
     besides, such that ptxas 12.8 spills next to nothing for sm_90."""
     elements = blocks.tiles * blocks.tile // blocks.threads
-    own = 56 + 16 * _peels(problem) + elements * has_residual(problem) // 2
+    own = 56 + 16 * peels(problem, blocks) + elements * has_residual(problem) // 2
+    own += 48 * has_mean(problem) * (_tiles_with_ends(problem, blocks) > 2)
     looks = _span(blocks) // 32 - 1
     each = 2 + has_mean(problem) * (0.5 if halves(problem) == 2 else 1)
     return int(own + 6 * looks + elements * each)
 
 
+def _tiles_with_ends(problem: Problem, blocks: Blocks) -> int:
+    """Return in how many tiles of some program a row may begin, end or have no column, where rows
+    start anywhere: of three of them and a mean, ptxas spills up to 24 bytes, and a ring reaches 78
+    percent of a copy instead of 91 (layernorm-backward 9309 × 14419, 43338 × 3097)."""
+    if not peels(problem, blocks):
+        return 0
+    sure = problem.columns - (blocks.parts - 1) * _chunk(problem, blocks, blocks.parts)
+    return 1 + blocks.tiles - max(sure, 0) // blocks.tile
+
+
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return about which share of the memory's bandwidth is reached: all rounds last as long as
-    their transfers or as what programs do, more where both are long. The constants fit 157 launches
-    of 19 problems (H200, triton 3.6, 2026-11-28), half of them within 3 percent."""
-    item, mean, peels = ITEM_BYTES[problem.dtype], has_mean(problem), _peels(problem)
+    their transfers or as what programs do, more where both are long. The constants fit 367 launches
+    of 60 problems (H200, triton 3.6, 2026-11-28), half of them within 2 percent."""
+    item, mean, ends = ITEM_BYTES[problem.dtype], has_mean(problem), peels(problem, blocks)
     count = groups(problem, target, blocks)
     moves = (inputs_of(problem) + 1) * problem.elements * item / target.bandwidth
     elements = blocks.tiles * blocks.tile // blocks.threads
     each = PER_ELEMENT[problem.dtype] + OF_MEAN * mean + OF_RESIDUAL * has_residual(problem)
-    instructions = PER_ROUND + PER_END * peels + elements * each
+    instructions = PER_ROUND + PER_END * ends + elements * each
     works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
-    waits = STALLS[blocks.threads] + AT_ENDS * peels
+    waits = STALLS[blocks.threads] + AT_ENDS * ends
     waits += TELLING[behind(blocks)] * blocks.parts + MANY * (blocks.parts > 128)
     turns = count // _resident(problem, target, blocks)
     rounds = turns * (-(-problem.rows // count) + behind(blocks))
     busy = rounds * (works + waits)
     together = pow(pow(moves, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
-    besides = turns * LAUNCHES + moves * share_of_partials(problem, count) / 2
-    crowded = CROWDED * (_registers(problem, blocks) > ROOMY)
-    return moves / (together + besides) / (1 + crowded)
+    besides = turns * LAUNCHES + moves * share_of_partials(problem, target, count)
+    slower = SHARED_SECTORS * shares_sectors(problem, blocks)
+    return moves / (together + besides) / (1 + slower)
 
 
-PER_ROUND, PER_END = 163, 75
+PER_ROUND, PER_END = 177, 73
 """Instructions of a thread in a round, and for rows that start anywhere, as compiled."""
 PER_ELEMENT = {"bfloat16": 12.5, "float16": 20.5, "float32": 10.5}
 """Instructions for each element: as compiled, and for float16 what its conversions take longer."""
-OF_MEAN, OF_RESIDUAL = 9.6, 2.2
+OF_MEAN, OF_RESIDUAL = 5.9, 1.9
 """What a mean adds to them (3.2 as compiled, and registers, so that others wait), and a
 residual."""
 ISSUE = 0.393e-9
 """Seconds of a quarter of a multiprocessor for each instruction of a warp."""
-STALLS = {32: 0.15e-6, 64: 0.56e-6, 128: 0.83e-6, 256: 1.11e-6}
+STALLS = {32: 0.38e-6, 64: 0.56e-6, 128: 0.94e-6, 256: 1.17e-6}
 """Seconds of a round that a program waits, its warps for each other besides, by its threads."""
-AT_ENDS = 0.15e-6
-TELLING = {1: 8.7e-9, 2: 5e-9}
+AT_ENDS = 0.14e-6
+TELLING = {1: 11e-9, 2: 5.5e-9}
 """Seconds of a round for each program of a row, by how many rows later its sums are needed."""
 MANY = 1.7e-6
 """What more than 128 programs of a row take, whose words are eight for each lane."""
-ROOMY, CROWDED = 205, 0.1
-"""Registers from which a thread has few left for what is on its way, and what that costs."""
-OVERLAPPED = 3.1
+OVERLAPPED = 4
+SHARED_SECTORS = 0.035
+"""What it costs that tiles begin within sectors."""
 LAUNCHES = 4e-6
 """Seconds before the first row and behind the last."""
 
@@ -219,12 +239,12 @@ def launches(
         problem, target, blocks, function, (at_once * blocks.parts, 1, 1),
         f"{there} words rows eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride,
-        CHUNK=_chunk(problem, blocks.tile, blocks.parts), GROUPS=count,
+        CHUNK=_chunk(problem, blocks, blocks.parts), GROUPS=count,
         PARTS=blocks.parts, SPAN=_span(blocks),
         TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
-        BEHIND=behind(blocks), SPACING=spacing_of(problem), VECTOR=vector(problem),
-        PEEL=_peels(problem), HALVES=halves(problem), RESIDUAL=has_residual(problem),
-        MEAN=has_mean(problem), OVERLAP=target.overlaps_launches,
+        BEHIND=behind(blocks), SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem),
+        ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
+        RESIDUAL=has_residual(problem), MEAN=has_mean(problem), OVERLAP=target.overlaps_launches,
     )  # fmt: skip
     made = replace(
         made,

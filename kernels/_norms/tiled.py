@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code="assignment, var-annotated"
-# ruff: noqa: ANN001, C901, RUF005 (arguments have no Python types; branches are constant)
+# ruff: noqa: ANN001, C901, RET505, RUF005 (arguments have no Python types; branches are constant)
 """Keeps rows in registers as several tiles of half precision: one block per row, or several blocks
 that tell each other their sums."""
 
@@ -83,16 +83,14 @@ def _statistics_of_part(
 
 @triton.jit
 def _told_by_all(
-    total, squares, words, x, residual, part, first, main, edge, is_edge, tiles,
+    mine, words, x, residual, part, first, main, edge, is_edge, tiles,
     COLUMNS: tl.constexpr, CHUNK: tl.constexpr, PARTS: tl.constexpr, PADDED: tl.constexpr,
     TILE: tl.constexpr, RESIDUAL: tl.constexpr, MEAN: tl.constexpr, PEEL: tl.constexpr,
     POLLS: tl.constexpr,
 ):  # fmt: skip
     """Return the row's mean and its squares' sum, from all its programs, always added in the same
-    order."""
+    order; this one has told ``mine``."""
     other = tl.arange(0, PADDED)
-    mine = pack(total, squares)
-    tl.atomic_xchg(words + part, mine, sem="relaxed")
     seen, missing = await_words(words, PARTS, mine, PADDED, POLLS)
     # Every warp polls for itself; a maximum over the block makes them agree on what follows.
     lane = tl.arange(0, TILE)
@@ -112,6 +110,20 @@ def _told_by_all(
         off = totals / tl.maximum(counts, 1) - mean
         parts += counts * off * off
     return mean, tl.sum(parts, axis=0)
+
+
+@triton.jit
+def _add_pairs(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def _sum_each(tiles, ROWS: tl.constexpr):
+    """Return the sum of each row's tile, of two rows at the same time."""
+    if ROWS == 2:
+        return tl.reduce((tiles[0], tiles[1]), 0, _add_pairs)
+    else:
+        return (tl.sum(tiles[0], axis=0),)
 
 
 @triton.jit
@@ -144,7 +156,7 @@ def _store_tile(
         tl.store(vector + column, values, mask=mask, eviction_policy=POLICY)
 
 
-@triton.jit(do_not_specialize=["tiles"])
+@triton.jit(do_not_specialize=["rows", "tiles"])
 def tiled(
     x,
     residual,
@@ -155,6 +167,7 @@ def tiled(
     mean,
     rstd,
     words,
+    rows,
     tiles,
     eps,
     COLUMNS: tl.constexpr,
@@ -166,6 +179,8 @@ def tiled(
     APART: tl.constexpr,
     TILE: tl.constexpr,
     TILES: tl.constexpr,
+    ROWS: tl.constexpr,
+    SPACING: tl.constexpr,
     VECTOR: tl.constexpr,
     PEEL: tl.constexpr,
     RESIDUAL: tl.constexpr,
@@ -177,30 +192,46 @@ def tiled(
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """Compute rows with ``PARTS`` programs each, every one with ``CHUNK`` columns in ``TILES``
-    tiles, read once.
+    """Compute ``ROWS`` rows at a time, one or two, with ``PARTS`` programs, every one with
+    ``CHUNK`` columns of them in ``TILES`` tiles, read once.
 
     ``PEEL``: rows start at any element. What lies between multiples of ``VECTOR`` elements is
     read and written 16 bytes wide, the fewer than ``2 × VECTOR`` others one by one by the first
-    program; weights come from ``shift_weights``, ``WIDTH`` elements from copy to copy.
+    program; weights come from ``shift_weights``, ``WIDTH`` elements from copy to copy. A program's
+    rows are ``SPACING`` apart, so that they lie alike and take the same weights.
     Rows' words are ``APART`` words from each other, so that no line of the cache has those of two.
     ``EARLY``: weights are loaded before the reduction; else, as all biases, a tile before they are
     needed: a compiler moves no load over a store, behind which each would be waited for alone.
     ``MEAN``: layer norm. ``tiles`` is ``TILES``, as a number that the compiler does not know: it
     keeps a loop that hardly ever runs from being unrolled.
     """
-    row = tl.program_id(0) // PARTS
+    item = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     SURE: tl.constexpr = COLUMNS - 2 * (VECTOR - 1) if PEEL else COLUMNS
     CERTAIN: tl.constexpr = SURE // VECTOR * VECTOR - (PARTS - 1) * CHUNK
+    row = (item,)
+    if ROWS > 1:
+        row_0 = item // SPACING * (ROWS * SPACING) + item % SPACING
+        row = (row_0,)
+        for r in tl.static_range(1, ROWS):  # the first one again in place of those not there
+            another = row_0 + r * SPACING
+            row = row + (tl.where(another < rows, another, row_0),)
+    first = ()
+    out_first = ()
+    for r in tl.static_range(ROWS):
+        if PEEL:
+            aligned, head, main = _aligned_part(row[r], STRIDE, COLUMNS, VECTOR)
+            out_aligned, _, _ = _aligned_part(row[r], COLUMNS, COLUMNS, VECTOR)
+            first = first + (aligned,)
+            out_first = out_first + (out_aligned,)
+        else:
+            first = first + (tl.cast(row[r], tl.int64) * STRIDE,)
+            out_first = out_first + (tl.cast(row[r], tl.int64) * COLUMNS,)
     if PEEL:
-        first, head, main = _aligned_part(row, STRIDE, COLUMNS, VECTOR)
-        out_first, _, _ = _aligned_part(row, COLUMNS, COLUMNS, VECTOR)
+        _, head, main = _aligned_part(row[0], STRIDE, COLUMNS, VECTOR)
         w_first = head * WIDTH
         edge, is_edge = _edge_columns(head, main, COLUMNS, VECTOR)
     else:
-        first = tl.cast(row, tl.int64) * STRIDE
-        out_first = tl.cast(row, tl.int64) * COLUMNS
         main = COLUMNS
         w_first = 0
         is_edge = False
@@ -209,63 +240,100 @@ def tiled(
     cached = ()
     weights = ()
     more = ()
-    for tile in tl.static_range(TILES):
-        cached = cached + (_load_tile(x + first, part, main, tile, CERTAIN, CHUNK, TILE, READ),)
-        if RESIDUAL:
-            values = _load_tile(residual + first, part, main, tile, CERTAIN, CHUNK, TILE, READ)
-            more = more + (values,)
-        if EARLY:
-            values = _load_tile(weight + w_first, part, main, tile, CERTAIN, CHUNK, TILE, "")
-            weights = weights + (values,)
-    edge_wide = 0.0
-    if PEEL:
-        edge_x = tl.load(x + first - head + edge, mask=is_edge, other=0.0)
-        if RESIDUAL:
-            edge_r = tl.load(residual + first - head + edge, mask=is_edge, other=0.0)
-            edge_x = add_residual(edge_x, edge_r)
-        edge_wide = edge_x.to(tl.float32)
+    for r in tl.static_range(ROWS):
+        for tile in tl.static_range(TILES):
+            values = _load_tile(x + first[r], part, main, tile, CERTAIN, CHUNK, TILE, READ)
+            cached = cached + (values,)
+            if RESIDUAL:
+                values = _load_tile(
+                    residual + first[r], part, main, tile, CERTAIN, CHUNK, TILE, READ
+                )
+                more = more + (values,)
+            if EARLY and r == 0:
+                values = _load_tile(weight + w_first, part, main, tile, CERTAIN, CHUNK, TILE, "")
+                weights = weights + (values,)
+    edge_x = ()
+    edge_wide = ()
+    for r in tl.static_range(ROWS):
+        wide = 0.0
+        if PEEL:
+            values = tl.load(x + first[r] - head + edge, mask=is_edge, other=0.0)
+            if RESIDUAL:
+                others = tl.load(residual + first[r] - head + edge, mask=is_edge, other=0.0)
+                values = add_residual(values, others)
+            edge_x = edge_x + (values,)
+            wide = values.to(tl.float32)
+        edge_wide = edge_wide + (wide,)
     if RESIDUAL:  # behind all loads, none of which a compiler moves over a store
         sums = ()
-        for tile in tl.static_range(TILES):
-            values = _again(add_residual(cached[tile], more[tile]), OPAQUE)
-            _store_tile(total + out_first, values, part, main, tile, CERTAIN, CHUNK, TILE, WRITE)
-            sums = sums + (values,)
+        for r in tl.static_range(ROWS):
+            to = total + out_first[r]
+            for tile in tl.static_range(TILES):
+                values = add_residual(cached[r * TILES + tile], more[r * TILES + tile])
+                values = _again(values, OPAQUE)
+                _store_tile(to, values, part, main, tile, CERTAIN, CHUNK, TILE, WRITE)
+                sums = sums + (values,)
+            if PEEL:
+                tl.store(to - head + edge, edge_x[r], mask=is_edge & (part == 0))
         cached = sums
-        if PEEL:
-            tl.store(total + out_first - head + edge, edge_x, mask=is_edge & (part == 0))
-    sum_of_values = 0.0
-    middle = 0.0
+    sum_of_values = ()
+    middle = ()
     if MEAN:
-        values_sum = tl.zeros([TILE], tl.float32)
-        for tile in tl.static_range(TILES):
-            values_sum += _again(cached[tile], OPAQUE).to(tl.float32)
-        sum_of_values = tl.sum(values_sum, axis=0)
-        if PEEL:
-            sum_of_values += tl.sum(tl.where(is_edge & (part == 0), edge_wide, 0.0), axis=0)
+        found = ()
+        for r in tl.static_range(ROWS):
+            values_sum = tl.zeros([TILE], tl.float32)
+            for tile in tl.static_range(TILES):
+                values_sum += _again(cached[r * TILES + tile], OPAQUE).to(tl.float32)
+            found = found + (values_sum,)
+        found = _sum_each(found, ROWS)
         count = _columns_of_part(part, main, COLUMNS, CHUNK)
-        middle = sum_of_values / tl.maximum(count, 1)
-    squares = tl.zeros([TILE], tl.float32)
-    for tile in tl.static_range(TILES):
-        wide = cached[tile].to(tl.float32)
-        if MEAN:
-            wide = _again(cached[tile], OPAQUE).to(tl.float32) - middle
-            local = tile * TILE + tl.arange(0, TILE)
-            if (tile + 1) * TILE > CERTAIN or (tile + 1) * TILE > CHUNK:
-                wide = tl.where((local < CHUNK) & (part * CHUNK + local < main), wide, 0.0)
-        squares += wide * wide
-    sum_of_squares = tl.sum(squares, axis=0)
-    if PEEL:
-        off = tl.where(is_edge & (part == 0), edge_wide - middle, 0.0)
-        sum_of_squares += tl.sum(off * off, axis=0)
+        for r in tl.static_range(ROWS):
+            one = found[r]
+            if PEEL:
+                one += tl.sum(tl.where(is_edge & (part == 0), edge_wide[r], 0.0), axis=0)
+            sum_of_values = sum_of_values + (one,)
+            middle = middle + (one / tl.maximum(count, 1),)
+    found = ()
+    for r in tl.static_range(ROWS):
+        squares = tl.zeros([TILE], tl.float32)
+        for tile in tl.static_range(TILES):
+            wide = cached[r * TILES + tile].to(tl.float32)
+            if MEAN:
+                wide = _again(cached[r * TILES + tile], OPAQUE).to(tl.float32) - middle[r]
+                local = tile * TILE + tl.arange(0, TILE)
+                if (tile + 1) * TILE > CERTAIN or (tile + 1) * TILE > CHUNK:
+                    wide = tl.where((local < CHUNK) & (part * CHUNK + local < main), wide, 0.0)
+            squares += wide * wide
+        found = found + (squares,)
+    found = _sum_each(found, ROWS)
+    sum_of_squares = ()
+    for r in tl.static_range(ROWS):
+        one = found[r]
+        if PEEL:
+            off = edge_wide[r] - middle[r] if MEAN else edge_wide[r]
+            off = tl.where(is_edge & (part == 0), off, 0.0)
+            one += tl.sum(off * off, axis=0)
+        sum_of_squares = sum_of_squares + (one,)
     if PEEL or PARTS > 1:
         await_previous(OVERLAP)
     if PARTS > 1:
-        middle, sum_of_squares = _told_by_all(
-            sum_of_values if MEAN else sum_of_squares, sum_of_squares, words + row * APART,
-            x, residual,
-            part, first, main, edge_wide, is_edge, tiles,
-            COLUMNS, CHUNK, PARTS, PADDED, TILE, RESIDUAL, MEAN, PEEL, POLLS,
-        )  # fmt: skip
+        told = ()
+        for r in tl.static_range(ROWS):
+            mine = pack(sum_of_values[r] if MEAN else sum_of_squares[r], sum_of_squares[r])
+            tl.atomic_xchg(words + row[r] * APART + part, mine, sem="relaxed")
+            told = told + (mine,)
+        middle = ()
+        sum_of_squares = ()
+        for r in tl.static_range(ROWS):
+            one, two = _told_by_all(
+                told[r], words + row[r] * APART, x, residual,
+                part, first[r], main, edge_wide[r], is_edge, tiles,
+                COLUMNS, CHUNK, PARTS, PADDED, TILE, RESIDUAL, MEAN, PEEL, POLLS,
+            )  # fmt: skip
+            middle = middle + (one,)
+            sum_of_squares = sum_of_squares + (two,)
+    elif not MEAN:
+        middle = (0.0,) * ROWS
     KEPT: tl.constexpr = "evict_last"
     biases = ()
     if not EARLY:
@@ -277,10 +345,13 @@ def tiled(
         edge_b = edge_w
         if MEAN:
             edge_b = tl.load(bias + edge, mask=is_edge, other=0.0)
-    scale = tl.rsqrt(sum_of_squares / COLUMNS + eps)
-    if MEAN:
-        tl.store(mean + row, middle, mask=part == 0)
-        tl.store(rstd + row, scale, mask=part == 0)
+    scale = ()
+    for r in tl.static_range(ROWS):
+        one = tl.rsqrt(sum_of_squares[r] / COLUMNS + eps)
+        scale = scale + (one,)
+        if MEAN:
+            tl.store(mean + row[r], middle[r], mask=part == 0)
+            tl.store(rstd + row[r], one, mask=part == 0)
     for tile in tl.static_range(TILES):
         if tile + 1 < TILES:  # before this tile is stored
             if not EARLY:
@@ -289,10 +360,13 @@ def tiled(
             if MEAN:
                 b = _load_tile(bias + w_first, part, main, tile + 1, CERTAIN, CHUNK, TILE, KEPT)
                 biases = biases + (b,)
-        values = _again(cached[tile], OPAQUE)
         shift = biases[tile] if MEAN else weights[tile]
-        out = normalise(values, middle, scale, weights[tile], shift, MEAN, values.dtype)
-        _store_tile(y + out_first, out, part, main, tile, CERTAIN, CHUNK, TILE, WRITE)
+        for r in tl.static_range(ROWS):
+            values = _again(cached[r * TILES + tile], OPAQUE)
+            out = normalise(values, middle[r], scale[r], weights[tile], shift, MEAN, values.dtype)
+            _store_tile(y + out_first[r], out, part, main, tile, CERTAIN, CHUNK, TILE, WRITE)
     if PEEL:
-        edge_out = normalise(edge_x, middle, scale, edge_w, edge_b, MEAN, edge_x.dtype)
-        tl.store(y + out_first - head + edge, edge_out, mask=is_edge & (part == 0))
+        for r in tl.static_range(ROWS):
+            values = edge_x[r]
+            out = normalise(values, middle[r], scale[r], edge_w, edge_b, MEAN, values.dtype)
+            tl.store(y + out_first[r] - head + edge, out, mask=is_edge & (part == 0))

@@ -19,12 +19,17 @@ Line = tuple[Any, ...]
 FEW = ("contiguous", 2)
 """Two multiprocessors: programs have several rows each, in several launches where they start
 anywhere."""
+ONE = ("contiguous", 1)
+"""One multiprocessor, which has no room for all rows: a program takes two of them."""
 
 LINES: list[Line] = [
     ("layernorm", 2, 760, HALF, None, "register-tiled", "normal"),
     *(("layernorm", 2, 601, SINGLE, 609, v, "large") for v in ("full-tile", "cooperative")),
     *(("layernorm", 4, 601, HALF, None, v, "infinite") for v in ("peeled", "cooperative")),
     ("layernorm", 4, 601, HALF, None, None, "constant"),
+    ("layernorm", 67, 533, HALF, None, None, "large", *ONE),
+    ("layernorm", 73, 797, HALF, 805, None, "nan", *ONE),
+    ("layernorm", 37, 3097, "float16", None, None, "normal", *ONE),
     ("layernorm", 0, 192, HALF, None, None, "normal"),
     ("layernorm", 3, 1, HALF, None, None, "normal"),
     *(("layernorm-residual", 2, 603, HALF, None, v, "normal") for v in ("full-tile", "peeled")),

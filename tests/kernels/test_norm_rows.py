@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,10 @@ def test_rows_that_registers_hold_spill_none(problem: Problem, tmp_path: Path) -
         (Problem("rmsnorm", 13772, 9746), 256, 5),
         (Problem("rmsnorm", 12202, 11000), 512, 3),
         (Problem("rmsnorm-residual", 14223, 9437), 256, 5),
-        (Problem("rmsnorm-residual", 9309, 14419), 1024, 2),
+        (Problem("rmsnorm-residual", 9309, 14419), 256, 8),
+        (Problem("rmsnorm-residual", 8200, 16371), 1024, 2),
+        (Problem("layernorm", 14223, 9437), 128, 10),
+        (Problem("layernorm", 9309, 14408), 256, 8),
     ],
     ids=str,
 )
@@ -98,6 +102,40 @@ def test_long_rows_are_cut_into_the_parts_that_they_fill_best(
     found = (launch.constants["PARTS"], launch.constants["TILES"], launch.maxnreg)
     assert found == (parts, tiles, registers)
     assert launch.num_warps == 4
+
+
+@pytest.mark.parametrize(
+    ("problem", "rows", "programs"),
+    [
+        # The last two programs have a row each: 85 are 5 × 16 and 5, of which 8 lie otherwise.
+        (Problem("rmsnorm", 85, 611), 2, 5 * 8 + 5),
+        (Problem("rmsnorm", 96, 612), 2, 48),
+        (Problem("layernorm", 67, 533), 2, 4 * 8 + 3),
+        (Problem("layernorm", 73, 797), 2, 4 * 8 + 8),
+        (Problem("layernorm", 37, 3097, "float16"), 2, 2 * 8 + 5),
+        (Problem("rmsnorm", 67, 797), 1, 67),
+        (Problem("layernorm-residual", 67, 533), 1, 67),
+    ],
+    ids=str,
+)
+def test_two_rows_that_lie_alike_share_a_program(
+    problem: Problem, rows: int, programs: int
+) -> None:
+    family = registry.family(problem.operation.partition("-")[0])
+    launch = family.plan(problem, replace(H200, sm_count=1), None).launches[-1]
+    assert (launch.constants["ROWS"], launch.grid[0]) == (rows, programs)
+
+
+@pytest.mark.parametrize(
+    ("columns", "spacing"), [(19220, 4), (14416, 1), (14408, 2), (14419, 16), (1022, 8)]
+)
+def test_no_two_tiles_of_a_gradient_share_a_sector(columns: int, spacing: int) -> None:
+    """16 elements of half precision are one; rows that are SPACING apart begin alike in theirs."""
+    plan = registry.family("rmsnorm").plan(Problem("rmsnorm-backward", 9309, columns), H200, None)
+    found = next(step.constants for step in plan.launches if "ALIGN" in step.constants)
+    assert (found["ALIGN"], found["SPACING"], found["PEEL"]) == (16, spacing, spacing > 1)
+    assert int(found["GROUPS"] or 0) % spacing == 0
+    assert int(found.get("CHUNK") or found["TILE"] or 0) % 16 == 0
 
 
 @pytest.mark.parametrize(("columns", "parts", "apart"), [(50257, 5, 16), (262144, 32, 32)])

@@ -17,6 +17,8 @@ FORWARD = (None, *NAMED)
 Line = tuple[Any, ...]
 FEW = ("contiguous", 2)
 """Two multiprocessors: programs have several rows each."""
+ONE = ("contiguous", 1)
+"""One multiprocessor, which has no room for all rows: a program takes two of them."""
 
 LINES: list[Line] = [
     *(("rmsnorm", 3, 760, HALF, None, v, "normal") for v in (*NAMED, "tma")),
@@ -24,6 +26,8 @@ LINES: list[Line] = [
     *(("rmsnorm", 2, 4097, "float16", None, v, "normal") for v in (*FORWARD, "peeled")),
     *(("rmsnorm", 8, 600, HALF, None, v, "nan") for v in NAMED),
     *(("rmsnorm", 8, 601, HALF, None, v, "infinite") for v in (*NAMED, "peeled")),
+    *(("rmsnorm", 67, 533, dtype, None, None, "normal", *ONE) for dtype in (HALF, "float16")),
+    ("rmsnorm", 85, 611, HALF, 619, None, "nan", *ONE),
     *(("rmsnorm-residual", 3, 1023, HALF, None, v, "normal") for v in (*FORWARD, "peeled")),
     ("rmsnorm-residual", 3, 760, HALF, None, "tma", "normal"),
     ("rmsnorm", 2, 50257, HALF, None, None, "normal"),
@@ -39,6 +43,8 @@ LINES: list[Line] = [
         for rows, columns, dtype in ((9, 1192, HALF), (3, 1023, SINGLE))
     ),
     ("rmsnorm-backward", 19, 2603, HALF, None, "fused", "normal", *FEW),
+    ("rmsnorm-backward", 37, 2600, HALF, None, "fused", "normal", *FEW),
+    ("rmsnorm-backward", 19, 1028, SINGLE, None, "fused", "normal", *FEW),
     ("rmsnorm-residual-backward", 9, 2600, HALF, None, "fused", "normal", *FEW),
     ("rmsnorm-backward", 2, 8200, HALF, None, None, "normal"),
     ("rmsnorm-backward", 0, 192, HALF, None, None, "normal"),
