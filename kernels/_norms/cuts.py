@@ -66,7 +66,7 @@ MOST_PROGRAMS = 8
 
 SECTOR_BYTES = 32
 """What memory is read and written by."""
-SHARED_SECTORS = 0.055
+SHARED_SECTORS = 0.07
 """What it costs that tiles begin within sectors, which two of them read and write (layernorm and
 rmsnorm 9309 × 14408 and 14416 bfloat16: 88.5 and 91.3, 91.7 and 95.2 %, H200, 2026-11-28)."""
 
