@@ -95,16 +95,21 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
 
 
 def _even_parts(problem: Problem, blocks: Blocks, most: int, least: int) -> int:
-    """Return the most programs of a row whose last one lacks no more than a tile of what the others
-    have, and ``most`` where there are none: what each tile of a program may lack takes
-    instructions, and registers until they spill."""
+    """Return the most programs of a row whose last one ends in the last tile of the others; if none
+    do, whose last one lacks no more than a tile of what they have; ``most`` where there are none:
+    what each tile of a program may lack takes instructions, and registers until they spill."""
     lanes = lanes_of(problem, blocks.align)
 
     def lacking(parts: int) -> int:
         return _chunk(problem, blocks, parts) * parts - lanes
 
-    even = (parts for parts in range(most, least - 1, -1) if lacking(parts) <= blocks.tile)
-    return next(even, most)
+    def of_last_tile(parts: int) -> int:
+        return (_chunk(problem, blocks, parts) - 1) % blocks.tile + 1
+
+    every = range(most, least - 1, -1)
+    alike = (parts for parts in every if lacking(parts) + blocks.align < of_last_tile(parts))
+    even = (parts for parts in every if lacking(parts) <= blocks.tile)
+    return next(alike, next(even, most))
 
 
 SHARED = 0.94
@@ -204,6 +209,7 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     together = pow(pow(moves, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
     besides = turns * LAUNCHES + moves * share_of_partials(problem, target, count)
     slower = SHARED_SECTORS * shares_sectors(problem, blocks)
+    slower += CROWDED * (mean and blocks.threads > 32 and elements > ROOMY)
     return moves / (together + besides) / (1 + slower)
 
 
@@ -226,6 +232,10 @@ MANY = 1.7e-6
 OVERLAPPED = 4
 SHARED_SECTORS = 0.035
 """What it costs that tiles begin within sectors."""
+ROOMY, CROWDED = 48, 0.2
+"""Elements from which a thread of several warps has few registers left for what is on its way,
+with a mean, and what that costs (layernorm-backward 1886 × 71166 in eight tiles of 64 threads 70
+percent; one warp reaches 85 to 91)."""
 LAUNCHES = 4e-6
 """Seconds before the first row and behind the last."""
 
