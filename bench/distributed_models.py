@@ -12,8 +12,10 @@ WIDTH = 1024
 
 
 class Block(nn.Module):
-    def __init__(self, width: int = WIDTH, heads: int = 16) -> None:
+    def __init__(self, width: int = WIDTH, heads: int = 16, extra: Any = None) -> None:
         super().__init__()
+        # No buffer: DDP would send it to all ranks at each step.
+        self.extra = extra
         self.norm1 = nn.RMSNorm(width)
         self.norm2 = nn.RMSNorm(width)
         self.q = nn.Linear(width, width, bias=False)
@@ -26,6 +28,8 @@ class Block(nn.Module):
         self.head = width // heads
 
     def forward(self, x: Any) -> Any:
+        if self.extra is not None:
+            self.extra.mul_(0.5)
         b, s, _ = x.shape
         h = self.norm1(x)
         q, k, v = (f(h).view(b, s, -1, self.head).transpose(1, 2) for f in (self.q, self.k, self.v))
@@ -38,16 +42,13 @@ class Block(nn.Module):
 class Net(nn.Module):
     def __init__(self, layers: int = 3, vocabulary: int = 8192, extra: Any = None) -> None:
         super().__init__()
-        # No buffer: DDP would send it to all ranks at each step.
-        self.extra = extra
         self.embed = nn.Embedding(vocabulary, WIDTH)
-        self.layers = nn.ModuleList(Block() for _ in range(layers))
+        # What is planted belongs to a layer: of FSDP2's outermost module, nothing is compiled.
+        self.layers = nn.ModuleList(Block(extra=None if n else extra) for n in range(layers))
         self.norm = nn.RMSNorm(WIDTH)
         self.out = nn.Linear(WIDTH, vocabulary, bias=False)
 
     def forward(self, tokens: Any, targets: Any) -> Any:
-        if self.extra is not None:
-            self.extra.mul_(0.5)
         x = self.embed(tokens)
         for layer in self.layers:
             x = layer(x)

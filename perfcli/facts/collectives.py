@@ -1,8 +1,9 @@
-"""Counts what one rank sends and receives in a collective operation."""
+"""Tells collective operations from others, and counts what one rank sends and receives in one."""
 
 from __future__ import annotations
 
 import math
+import re
 
 from perfcli.model import RANKS_PER_MACHINE, OperatorWork
 
@@ -22,6 +23,15 @@ _NAMES = {
 }
 """How the name of an operator begins, and what it does."""
 _LIBRARIES = ("_c10d_functional.", "_c10d_functional_autograd.", "_dtensor.shard_dim_", "c10d.")
+
+
+_KERNELS = re.compile(r"(?:^|\s)(?:nccl|rccl|mscclpp|nvshmem|sglang::cross_device)", re.IGNORECASE)
+"""How the names of their kernels begin, behind a type or the operator that launches them."""
+
+
+def is_collective_kernel(name: str) -> bool:
+    """Return whether a kernel, as a profiler names it, waits for those of other ranks."""
+    return _KERNELS.search(name) is not None
 
 
 def name_collective(operator: str) -> str:

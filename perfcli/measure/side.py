@@ -204,6 +204,8 @@ class MeasuredSide:
         why it can't be one, in a clause."""
         if not self._tells_device:
             return ""
+        if self.request.rank is not None:
+            return "ranks of a process group wait for each other in the middle of a step"
         from perfcli.measure import replay
 
         found = replay.capture_step(self._step, used)

@@ -241,6 +241,9 @@ class Turn:
     """CPU: how often the system took a core from the process during each timed step."""
     ranks: tuple[tuple[float, ...], ...] = ()
     """The ``seconds`` of each rank of a process group, of which the slowest counts."""
+    busy: tuple[float, ...] = ()
+    """Kernel rounds of a process group: for each step, seconds that its devices are busy with it,
+    whoever waits for whom."""
 
     @property
     def calm(self) -> tuple[float, ...]:

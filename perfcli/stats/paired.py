@@ -57,9 +57,10 @@ def _turn_value(turn: Turn, *, wall: bool = False) -> float | None:
 
 
 def _launches_value(turn: Turn) -> float | None:
-    """Return the seconds that all launches of a step take on the device, the median over the steps
-    of a profiled turn; None where there are none, or the clock jumped."""
-    sums = [sum(launches) for launches in turn.launches if launches]
+    """Return the seconds that all launches of a step take on the device, or on the devices of a
+    process group, the median over the steps of a profiled turn; None where there are none, or the
+    clock jumped."""
+    sums = turn.busy or [sum(launches) for launches in turn.launches if launches]
     return statistics.median(sums) if sums and all(map(_is_time, sums)) else None
 
 

@@ -31,7 +31,8 @@ FOLDER = Path(".perfcli") / "timings"
 # 2  a line {"start": …} before the first round
 # 3  rounds of kind "device"; device_clock, device_seconds and no_graph of workers
 # 4  half of rounds; ranks of workers and turns
-FORMAT = 4
+# 5  busy of turns
+FORMAT = 5
 KIND = "measurement"
 
 BROKEN_OFF = "broken off"

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.facts.collectives import is_collective_kernel
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import Ask, MeasureRequest, Prepared, RankPlace, Turn
 from perfcli.worker.roles import AheadWorker, Phase, StartAhead
@@ -33,6 +34,8 @@ class RankGroup:
         self._side = request.side
         self._folder = make_scratch("ranks-")
         self._ranks: list[AheadWorker] = []
+        self._collective: list[tuple[bool, ...]] = []
+        """Of each rank's launches, which are collectives."""
         world = request.compile.world
         self._pool = ThreadPoolExecutor(world)
         port, each = _find_port(), len(request.cpus) // world
@@ -52,11 +55,15 @@ class RankGroup:
 
     def prepare(self) -> Prepared:
         """Wait until all ranks are warm. Raises as the first rank that failed, and names it."""
-        return join_prepared(self._ask(lambda rank: rank.prepare()))
+        found = self._ask(lambda rank: rank.prepare())
+        self._collective = [
+            tuple(is_collective_kernel(launch.name) for launch in each.launches) for each in found
+        ]
+        return join_prepared(found)
 
     def turn(self, ask: Ask) -> Turn:
         """Time the same steps on all ranks at once. Raises as ``prepare``."""
-        return join_turns(self._ask(lambda rank: rank.turn(ask)))
+        return join_turns(self._ask(lambda rank: rank.turn(ask)), self._collective)
 
     def kill(self) -> None:
         for rank in self._ranks:
@@ -129,9 +136,9 @@ def join_prepared(ranks: Sequence[Prepared]) -> Prepared:
     )
 
 
-def join_turns(ranks: Sequence[Turn]) -> Turn:
+def join_turns(ranks: Sequence[Turn], collective: Sequence[Sequence[bool]]) -> Turn:
     """Return each step as long as its slowest rank. Single launches are those of rank 0; a step is
-    calm where nothing interrupted any rank."""
+    calm where nothing interrupted any rank. ``collective``: which launches of each rank are."""
     states = [each.state for each in ranks if each.state is not None]
     return Turn(
         _slowest([each.seconds for each in ranks]),
@@ -140,7 +147,28 @@ def join_turns(ranks: Sequence[Turn]) -> Turn:
         max(states, key=lambda s: (len(s.throttle), s.others_utilisation or 0.0), default=None),
         tuple(map(sum, zip(*(each.preempted for each in ranks), strict=True))),
         tuple(each.seconds for each in ranks),
+        _busy([each.launches for each in ranks], collective),
     )
+
+
+def _busy(
+    ranks: Sequence[Sequence[Sequence[float]]], collective: Sequence[Sequence[bool]]
+) -> tuple[float, ...]:
+    """Return for each profiled step how long its devices are busy with it: with kernels as long as
+    the rank that has most of them, and with each collective as long as the rank that waits least
+    there, which is the last to come. The profiler may lose a rank's step; all steps are alike."""
+    return tuple(_busy_step(step, collective) for step in zip(*ranks, strict=False))
+
+
+def _busy_step(ranks: Sequence[Sequence[float]], collective: Sequence[Sequence[bool]]) -> float:
+    own, together = [], []
+    for seconds, which in zip(ranks, collective, strict=True):
+        pairs = list(zip(seconds, which, strict=True))
+        own.append(sum(taken for taken, is_collective in pairs if not is_collective))
+        together.append([taken for taken, is_collective in pairs if is_collective])
+    matching = len({len(each) for each in together}) == 1
+    least = sum(map(min, zip(*together, strict=True))) if matching else min(map(sum, together))
+    return max(own) + least
 
 
 def _slowest(ranks: Sequence[Sequence[float]]) -> tuple[float, ...]:

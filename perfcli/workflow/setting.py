@@ -110,7 +110,7 @@ class Setting:
             device_index=index if self.device == "cuda" else None,
             cuda_graph=self.asked.cuda_graph,
             flush_l2=self.asked.flush_l2,
-            clocks="step" if compiled.world > 1 else self.asked.clocks or "both",
+            clocks=self.asked.clocks or "both",
         )
 
 
@@ -230,11 +230,6 @@ def _check_places(device: Device, asked: MeasuringOptions) -> None:
 def _check_ranks(world: int, asked: MeasuringOptions) -> None:
     """Raise PerfcliError for options that a process group can't have: each rank has its own GPU,
     and waits for others in the middle of a step."""
-    if asked.clocks == "device":
-        raise PerfcliError(
-            f"--time device: ranks wait for each other on the device, so with --world {world} the "
-            "step decides; leave out --time"
-        )
     names = ("--a-device", "--b-device", "--cuda-graph", "the second device of --device")
     if typed := [name for name in names if name in asked.typed]:
         raise PerfcliError(f"--world {world} has one GPU for each rank: leave out {typed[0]}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfcli import units
+from perfcli.facts.collectives import is_collective_kernel
 from perfcli.importing.traces.labels import label_kernel
 from perfcli.importing.traces.recording import Recording, Shape, Spans
 from perfcli.model import Observed, ObservedStep, ObservedWork
@@ -37,9 +38,6 @@ _LEAST_ALIKE = 0.9
 _LEAST_COVERED = 0.8
 """Part of all launches that steps without marks must hold."""
 _GENERATED = re.compile(r"triton_")
-_COLLECTIVE = re.compile(
-    r"(nccl|rccl|mscclpp|void (?:nvshmem|sglang::cross_device))", re.IGNORECASE
-)
 
 
 @dataclass(slots=True)
@@ -453,5 +451,5 @@ def sum_communication(observed: Observed) -> float:
     """Return the seconds per step of collective kernels."""
     from statistics import median
 
-    collective = [work.seconds for work in observed.works if _COLLECTIVE.match(work.name)]
+    collective = [work.seconds for work in observed.works if is_collective_kernel(work.name)]
     return median(map(sum, zip(*collective, strict=True))) if collective else 0.0

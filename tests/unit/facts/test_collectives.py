@@ -1,6 +1,6 @@
 import pytest
 
-from perfcli.facts.collectives import count_collective, name_collective
+from perfcli.facts.collectives import count_collective, is_collective_kernel, name_collective
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,20 @@ def test_a_rank_sends_what_the_others_lack(name: str, sent: int, read: int, writ
     work = count_collective(name, 8000, 8)
     assert work.sizes == {"ranks": 8.0, "machines": 1.0, "sent": sent, "received": sent}
     assert (work.read, work.written, work.variant) == (read, written, name)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "waits"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("c10d::_allgather_base_ ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgs)", True),
+        ("void nvshmem_wait(int*)", True),
+        ("triton_poi_fused_add_0", False),
+        ("fsdp::all_gather_copy_in void at::native::multi_tensor_apply_kernel<float>()", False),
+    ],
+)
+def test_kernels_of_collectives_are_told_by_their_names(kernel: str, waits: bool) -> None:
+    assert is_collective_kernel(kernel) is waits
 
 
 def test_a_rank_alone_sends_nothing() -> None:

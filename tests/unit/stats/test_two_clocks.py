@@ -206,6 +206,31 @@ def test_a_step_that_waits_and_looks_changed_is_measured_on() -> None:
     assert stopping.reason_to_stop(longer, 0.01) == "precise enough"
 
 
+def test_ranks_that_wait_for_each_other_are_judged_by_what_keeps_their_devices_busy() -> None:
+    """Kernels of rank 0 with a collective that waits for another host, as long as it likes."""
+    draw = random.Random(5)
+
+    def turn(busy: float) -> Turn:
+        return Turn(
+            (), launches=((busy, draw.uniform(0, 5e-3)),), busy=(busy * draw.gauss(1, 3e-3),)
+        )
+
+    rounds = [
+        Round(n, 0, "kernels", "base", n * 0.1, turn(2e-3), turn(head))
+        for head in (2e-3, 2.06e-3)
+        for n in range(40)
+    ]
+    waits = steps(0.05, 40, "step", math.log(12e-3))
+    same, slower = (
+        judge_clocks([*waits, *some], "cuda", "profiler") for some in (rounds[:40], rounds[40:])
+    )
+    assert same.device is not None and slower.device is not None
+    assert (same.device.verdict, slower.device.verdict) == ("same", "slower")
+    assert slower.device.ratio == pytest.approx(1.03, abs=4e-3)
+    assert (slower.step.verdict, slower.clock) == ("unsure", "device")
+    assert same.waiting == pytest.approx(1 - 2 / 12, abs=0.02)
+
+
 def test_a_step_that_waits_has_the_floor_of_two_processes() -> None:
     # 8 % and 0.2 ms of 6.74 ms (e^-5 s); see docs/noise.md
     for share, least in ((0.4, 0.08 + 2e-4 / math.exp(-5)), (0.95, 0.01)):

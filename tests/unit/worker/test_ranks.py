@@ -46,11 +46,27 @@ def test_a_step_takes_as_long_as_its_slowest_rank() -> None:
     calm, busy = DeviceState(others_utilisation=0.1), DeviceState(throttle=("thermal",))
     first = Turn((1.0, 2.0, 3.0), (0.5, 0.5, 0.5), ((0.1,),), calm, (0, 1, 0))
     second = Turn((1.5, 1.0, 3.5), (0.4, 0.6, 0.5), ((0.9,),), busy, (0, 1, 2))
-    assert join_turns([first, second]) == Turn(
+    assert join_turns([first, second], [(False,), (False,)]) == Turn(
         (1.5, 2.0, 3.5), (0.5, 0.6, 0.5), ((0.1,),), busy, (0, 2, 2),
-        ((1.0, 2.0, 3.0), (1.5, 1.0, 3.5)),
+        ((1.0, 2.0, 3.0), (1.5, 1.0, 3.5)), (0.9,),
     )  # fmt: skip
-    assert join_turns([Turn((), launches=((0.1,),)), Turn(())]).launches == ((0.1,),)
+
+
+def test_the_devices_are_busy_as_long_as_whoever_waits_least() -> None:
+    kernel, collective = False, True
+    which = (kernel, collective, kernel, collective)
+    first = Turn((), launches=((1.0, 5.0, 2.0, 0.5), (1.0, 0.6, 2.0, 4.0)))
+    second = Turn((), launches=((1.5, 0.7, 2.5, 3.0), (1.5, 6.0, 2.0, 0.5)))
+    joined = join_turns([first, second], [which, which])
+    # Kernels 3 and 4, collectives 0.7 and 0.5; then 3 and 3.5, 0.6 and 0.5.
+    assert joined.busy == pytest.approx((4.0 + 1.2, 3.5 + 1.1))
+    assert joined.launches == first.launches
+    # What the profiler lost of a rank is missing; with fewer collectives, their sums are taken.
+    lost = join_turns([first, replace(second, launches=second.launches[:1])], [which, which])
+    assert lost.busy == pytest.approx((5.2,))
+    assert join_turns([first, Turn(())], [which, which]).busy == ()
+    fewer = Turn((), launches=((1.5, 0.7, 2.5),))
+    assert join_turns([first, fewer], [which, which[:3]]).busy == pytest.approx((4.0 + 0.7,))
 
 
 def test_a_group_needs_what_the_rank_does_that_needs_most() -> None:
