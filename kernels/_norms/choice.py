@@ -57,10 +57,10 @@ RESIDUAL: tuple[_Entry, ...] = (
     ),
 )
 """A second input needs registers of its own: at 65536 columns 1024 threads spill 22 words."""
-LEAST_FILLED = 0.9
+LEAST_FILLED, OF_WIDEST = 0.8, 0.9
 """The share of a block's lanes that have a column, below which smaller blocks are faster where rows
-start between multiples of 16 bytes (rmsnorm-residual 14223 × 9437 bfloat16 in two tiles of 1024
-threads: 82 %; 9309 × 14419: 94 %, and 97 in eight of 256)."""
+start between multiples of 16 bytes, and that of blocks of 1024 threads (rmsnorm-residual 14223 ×
+9437 bfloat16 in two tiles of these: 82 %; 9309 × 14419: 94 %, and 97 in eight of 256)."""
 
 
 def _part(tiles: int, most_registers: int) -> Blocks:
@@ -150,7 +150,8 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
             if blocks.variant == "register-tiled" and _peels(problem):
                 blocks = replace(blocks, variant="peeled")
             blocks = _fit(problem, blocks)
-            idle = blocks.variant == "peeled" and _share_filled(problem, blocks) < LEAST_FILLED
+            least = OF_WIDEST if blocks.threads == 1024 else LEAST_FILLED
+            idle = blocks.variant == "peeled" and _share_filled(problem, blocks) < least
             if idle or _is_narrow(problem, target, blocks):
                 small = _small(problem, target)
             if small is None:
@@ -204,9 +205,10 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     fewer rows than the device has room for, blocks are larger.
     """
     wide, variant = vector(problem), "peeled" if _peels(problem) else "register-tiled"
-    for threads, most_tiles, most_registers in _sizes(problem):
+    room = target.sm_count * target.max_threads_per_sm
+    for threads, most_tiles, most_registers in _sizes(problem, problem.rows * 256 < room):
         tiles = -(-problem.columns // (threads * wide))
-        few = problem.rows * threads < target.sm_count * target.max_threads_per_sm
+        few = problem.rows * threads < room
         narrow = few and (tiles > 2 or threads < 128) and threads < 512
         if narrow or tiles > most_tiles:
             continue
@@ -217,9 +219,10 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
     return None
 
 
-def _sizes(problem: Problem) -> tuple[tuple[int, int, int], ...]:
+def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
     """Return threads of a block, the most tiles that it keeps, and the most registers of a thread
-    (0: any), from the smallest blocks on that a row is tried in.
+    (0: any), from the smallest blocks on that a row is tried in; ``few``: in one of many threads
+    rather than in several blocks.
 
     A mean waits twice, and rows that start between multiples of 16 bytes find their weights in the
     L2 cache: more tiles of fewer threads are faster then (H200, 2026-11-28, bfloat16, percent of a
@@ -228,18 +231,23 @@ def _sizes(problem: Problem) -> tuple[tuple[int, int, int], ...]:
     96; rmsnorm 9309 × 14419 in four of 512 93, eight of 256 97).
     """
     mean, peels = has_mean(problem), _peels(problem)
+    usual: tuple[tuple[int, int, int], ...]
     if has_residual(problem):
-        most = 5 if mean else 4
-        return (
-            (32, 4, 0), (64, most, 0), (128, most, 0), (256, 5, 0),
-            (256, 8 if peels and not mean else 0, 96), (512, 4, 64),
-            (256, 10 if peels and mean else 0, 112), (1024, 0 if peels and mean else 4, 64),
-        )  # fmt: skip
+        most, widest = 5 if mean else 4, ((512, 4, 64), (1024, 4, 64))
+        usual = (32, 4, 0), (64, most, 0), (128, most, 0), (256, 5, 0)
+        if peels and mean and not few:
+            return *usual, widest[0], (256, 10, 112)
+        if peels and not mean:
+            return *usual, (256, 8, 96), *widest
+        return *usual, *widest
     most = 7 if mean or peels else 5
     usual = (32, most, 0), (64, most, 0), (128, most, 0)
     if mean:
-        return *usual, (128, 10, 96), (256, 7, 0), (256, 10, 96), (512, 0 if peels else most, 64)
-    return *usual, (256, most, 0), (256, 8 if peels else 0, 80), (512, 5, 0)
+        usual = *usual, (128, 10, 96), (256, 7, 0), (256, 10, 96)
+        return usual if peels and not few else (*usual, (512, most, 64))
+    if peels:
+        return *usual, (256, 7, 0), (256, 8, 80), (512, 5, 0)
+    return *usual, (256, most, 0), (512, most, 0)
 
 
 def _two_rows(problem: Problem, blocks: Blocks) -> Blocks:
