@@ -228,7 +228,7 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
     L2 cache: more tiles of fewer threads are faster then (H200, 2026-11-28, bfloat16, percent of a
     copy: layernorm 14223 × 9437 in five tiles of 256 threads 87, ten of 128 92; 9309 × 14408 in
     four of 512 92, eight of 256 98; layernorm-residual 6984 × 19220 in two blocks 86, ten of 256
-    96; rmsnorm 9309 × 14419 in four of 512 93, eight of 256 97).
+    94 to 96; rmsnorm 9309 × 14419 in four of 512 93, eight of 256 97).
     """
     mean, peels = has_mean(problem), _peels(problem)
     usual: tuple[tuple[int, int, int], ...]
