@@ -275,6 +275,12 @@ def _list_clocks(timing: Timing) -> Iterator[tuple[str, str]]:
     waits for the host."""
     if timing.device_clock == "graph":
         yield "clock", "the device's own time by a CUDA graph of the step, replayed"
+    elif timing.device_clock and any(side.ranks for side in timing.prepared):
+        yield (
+            "clock",
+            "the time that the devices are busy, by the profiler: with kernels on the rank that "
+            "needs most for them, with each collective on the rank that waits least in it",
+        )
     elif timing.device_clock:
         why = f": no CUDA graph, {timing.no_graph}" if timing.no_graph else ""
         yield "clock", f"the device's own time by the profiler, all kernels together{why}"

@@ -169,6 +169,21 @@ def test_joined_launches_are_said() -> None:
     assert "joined    51 of 53 launches with their kernel's facts\n" in text
 
 
+def test_what_tells_the_time_of_several_devices_is_said() -> None:
+    _, timing = made.gpu()
+    ranks = tuple(
+        replace(side, ranks=(side.machine, replace(side.machine, device_index=1)))
+        for side in timing.prepared
+    )
+    alone = shown(screen().comparison(with_timing(device_clock="profiler"), PLACES), 120)
+    several = shown(
+        screen().comparison(with_timing(device_clock="profiler", prepared=ranks), PLACES), 120
+    )
+    assert "by the profiler, all kernels together" in alone
+    words = " ".join(several.split())
+    assert "with each collective on the rank that waits least in it" in words
+
+
 def test_sides_that_differ_have_a_line_each() -> None:
     comparison, timing = made.gpu()
     base, head = timing.prepared
