@@ -563,7 +563,7 @@ def test_a_torch_without_cuda_is_not_measured_on_the_gpu(
 RANKS = ("compare", "rmsnorm", *MIX, "--device", "cpu", "--world")
 
 
-def test_ranks_have_a_core_each_and_one_clock(
+def test_ranks_have_a_core_each_or_a_gpu_with_both_clocks(
     timed: Any, a_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 4, 6})
@@ -573,7 +573,12 @@ def test_ranks_have_a_core_each_and_one_clock(
     assert (base.cpus, base.threads, base.compile.world) == ((4, 6), 1, 2)
     assert head.cpus == base.cpus
     assert timed("ratio=1.05", *GPU, "--device", "cuda", "--world", "2").code == 1
-    assert (made[1].started[0].clocks, made[1].started[0].cpus) == ("step", ())
+    assert (made[1].started[0].clocks, made[1].started[0].cpus) == ("both", ())
+    alone = timed(
+        "busy=0.4;device=1.03", *GPU, "--device", "cuda", "--world", "2", "--time", "device"
+    )
+    assert (alone.code, made[2].started[0].clocks) == (1, "device")
+    assert alone.out.startswith("SLOWER  device ")
 
 
 def test_fewer_devices_than_ranks_is_one_line(timed: Any, a_gpu: None) -> None:
@@ -594,7 +599,6 @@ def test_fewer_devices_than_ranks_is_one_line(timed: Any, a_gpu: None) -> None:
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        (("--time", "device"), "with --world 2 the step decides"),
         (("--cuda-graph",), "leave out --cuda-graph"),
         (("--b-device", "1"), "leave out --b-device"),
     ],

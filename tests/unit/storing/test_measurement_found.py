@@ -90,7 +90,7 @@ def test_what_is_broken_is_told_and_the_next_is_taken(tmp_path: Path) -> None:
     put(tmp_path, "good", 9)
     edit(put(tmp_path, "field", 13), '"at":0.0', '"at":"x"')
     edit(put(tmp_path, "header", 12), '"seed":7', '"seed":"x"')
-    edit(put(tmp_path, "newer", 11), '"format":4', '"format":5')
+    edit(put(tmp_path, "newer", 11), '"format":5', '"format":6')
     put(tmp_path, "empty", 10).write_text((tmp_path / "good.jsonl").read_text().split("\n")[0])
     edit(put(tmp_path, "of others", 14, base="other"), '"seed":7', '"seed":"x"')
     edit(put(tmp_path, "old", 8), '"seed":7', '"seed":"x"')
@@ -99,7 +99,7 @@ def test_what_is_broken_is_told_and_the_next_is_taken(tmp_path: Path) -> None:
     assert found.measurement.id == "good"
     names = ["field", "header", "newer", "empty"]
     assert [Path(text.split()[0]).stem for text in found.left_out] == names
-    reasons = ("in line 4", "in line 1", "has format 5", "has no round")
+    reasons = ("in line 4", "in line 1", "has format 6", "has no round")
     for text, reason in zip(found.left_out, reasons, strict=True):
         assert reason in text
     assert found.unreadable == ()

@@ -107,8 +107,8 @@ def test_other_files_are_no_measurements(text: str, tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path = timings.write(measurement(), tmp_path)
-    path.write_text(path.read_text().replace('"format":4', '"format":5'))
-    with pytest.raises(PerfcliError, match="has format 5, this perfcli reads up to 4: upgrade"):
+    path.write_text(path.read_text().replace('"format":5', '"format":6'))
+    with pytest.raises(PerfcliError, match="has format 6, this perfcli reads up to 5: upgrade"):
         timings.read(path)
 
 
