@@ -80,6 +80,8 @@ def _registers(problem: Problem, target: Target, blocks: Blocks) -> int:
         own += max(8, elements * 3 // 2 - 20)
     if target.capability != (9, 0):  # sm_80 spills 2 words, sm_100 16, where sm_90 spills none
         own += 24
+    if target.capability >= (10, 0):  # with 64 elements 58 words
+        own += max(elements - 48, 0)
     if has_mean(problem):
         own += own_mean
         each += each_mean
