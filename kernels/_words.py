@@ -30,6 +30,12 @@ def unpack(words):
     return first, words.to(tl.int32).to(tl.float32, bitcast=True)
 
 
+@triton.jit
+def add_pairs(a, b, c, d):
+    """Add pairs of numbers, for ``tl.reduce``."""
+    return a + c, b + d
+
+
 @triton.jit(do_not_specialize=["word_count"])
 def fill_words(
     words, word_count, WORD: tl.constexpr, BLOCK: tl.constexpr, AWAITS: tl.constexpr,

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from .._overlap import await_previous, start_next
-from .._words import opaque, pack, unpack
+from .._words import add_pairs, opaque, pack, unpack
 from .lanes import (
     element_of,
     has_column,
@@ -28,11 +28,6 @@ from .lanes import (
     side_by_side,
     store_tile,
 )
-
-
-@triton.jit
-def _add_pairs(a, b, c, d):
-    return a + c, b + d
 
 
 @triton.jit
@@ -218,7 +213,7 @@ def gradient_rows(
             one, two = _add_tile(one, two, x_tile, dy_tile, w, mu, MEAN, KIND, HALVES)
             kept_x = kept_x + (x_tile,)
             kept_dy = kept_dy + (dy_tile,)
-        one, two = tl.reduce((one, two), 1, _add_pairs)
+        one, two = tl.reduce((one, two), 1, add_pairs)
         scale, shift, slope = _terms(one[:, None], two[:, None], sigma, eps, present, COLUMNS, MEAN)
         sums, biases = _finish_rows(
             kept_x, kept_dy, more, weights, sums, biases, dx, first_row, present, lead,

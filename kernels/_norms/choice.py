@@ -233,13 +233,13 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
     mean, peels = has_mean(problem), _peels(problem)
     usual: tuple[tuple[int, int, int], ...]
     if has_residual(problem):
-        most, widest = 5 if mean else 4, ((512, 4, 64), (1024, 4, 64))
+        most = 5 if mean else 4
         usual = (32, 4, 0), (64, most, 0), (128, most, 0), (256, 5, 0)
         if peels and mean and not few:
-            return *usual, widest[0], (256, 10, 112)
+            return *usual, (512, 4, 64), (256, 10, 112)
         if peels and not mean:
-            return *usual, (256, 8, 96), *widest
-        return *usual, *widest
+            usual = *usual, (256, 8, 96)
+        return *usual, (512, 4, 64), (1024, 4, 64)
     most = 7 if mean or peels else 5
     usual = (32, most, 0), (64, most, 0), (128, most, 0)
     if mean:

@@ -62,8 +62,6 @@ ENDS, CONVERTING = 0.05, 0.05
 """What the ends of such rows cost, or float16, whose conversions take twice as long as
 bfloat16's."""
 MOST_PROGRAMS = 8
-
-
 SECTOR_BYTES = 32
 """What memory is read and written by."""
 SHARED_SECTORS = 0.07
@@ -100,14 +98,27 @@ def most_registers(target: Target, blocks: Blocks) -> int:
     return min(255, target.registers_per_sm // (4 * warps * target.warp_size) // 8 * 8)
 
 
+def sector_of(problem: Problem) -> int:
+    """Return the elements of a sector of memory."""
+    return SECTOR_BYTES // ITEM_BYTES[problem.dtype]
+
+
+def takes_vectors(problem: Problem) -> bool:
+    """Return whether all rows are read 16 bytes at a time."""
+    return _peels(problem) or _rows_are_aligned(problem)
+
+
 def alignments(problem: Problem) -> tuple[int, ...]:
     """Return from which multiples of elements a row's lanes may be counted, in which all of its
-    matrices lie alike: sectors of memory, and vectors; 1 where rows are not read in vectors."""
-    wide, sector = vector(problem), SECTOR_BYTES // ITEM_BYTES[problem.dtype]
-    if not (_peels(problem) or _rows_are_aligned(problem)):
+    matrices lie alike: sectors of memory, and vectors unless all rows start at sectors; 1 where
+    rows are not read in vectors."""
+    wide, sector = vector(problem), sector_of(problem)
+    if not takes_vectors(problem):
         return (1,)
     alike = (problem.stride - problem.columns) % sector == 0 or problem.rows == 1
-    return (sector, wide) if alike else (wide,)
+    if not alike:
+        return (wide,)
+    return (sector, wide) if problem.stride % sector else (sector,)
 
 
 def peels(problem: Problem, blocks: Blocks) -> bool:
@@ -129,7 +140,7 @@ def lanes_of(problem: Problem, align: int) -> int:
 
 def shares_sectors(problem: Problem, blocks: Blocks) -> bool:
     """Return whether tiles begin within sectors of memory."""
-    sector = SECTOR_BYTES // ITEM_BYTES[problem.dtype]
+    sector = sector_of(problem)
     return bool(problem.stride % sector and blocks.align % sector)
 
 
@@ -274,7 +285,7 @@ def estimate_seconds(problem: Problem, target: Target, reached: float, launches:
 def halves(problem: Problem) -> int:
     """Return the elements of a word: two of half precision where all rows can be read 16 bytes
     wide."""
-    return 2 if alignments(problem) != (1,) and ITEM_BYTES[problem.dtype] == 2 else 1
+    return 2 if takes_vectors(problem) and ITEM_BYTES[problem.dtype] == 2 else 1
 
 
 def persistent(

@@ -32,6 +32,7 @@ from .blocks import (
     vector,
     words_apart,
 )
+from .cuts import spacing_of
 
 LINE_ELEMENTS = 64
 """The longest line of the TMA view: 128 bytes of half precision, one swizzled line."""
@@ -102,7 +103,7 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         )
     tensors, absent = pointers(problem)
     shared = blocks.parts > 1
-    spacing = wide // gcd(problem.stride, wide) if peel else 1
+    spacing = spacing_of(problem, wide if peel else 1)
     items = _items(problem, blocks.rows, spacing)
     given, missing = names({"words": shared, "rows": blocks.rows > 1, "tiles": shared})
     made = step(

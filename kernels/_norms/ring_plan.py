@@ -21,16 +21,17 @@ from .blocks import (
     vector,
 )
 from .cuts import (
-    SECTOR_BYTES,
     alignments,
     halves,
     inputs_of,
     lanes_of,
     most_registers,
     peels,
+    sector_of,
     share_of_partials,
     shares_sectors,
     spacing_of,
+    takes_vectors,
 )
 
 LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 8
@@ -43,8 +44,8 @@ MOST_PARTS = 256
 def _is_possible(problem: Problem, target: Target) -> bool:
     """Return whether the target copies to shared memory without waiting, and rows can be copied 16
     bytes at a time, which is all that it does so."""
-    wide = alignments(problem) != (1,)
-    return target.vendor == "nvidia" and target.capability >= (8, 0) and wide
+    able = target.vendor == "nvidia" and target.capability >= (8, 0)
+    return able and takes_vectors(problem)
 
 
 def choose(problem: Problem, target: Target) -> tuple[Blocks, float] | None:
@@ -120,7 +121,7 @@ def _chunk(problem: Problem, blocks: Blocks, parts: int) -> int:
     """Return the lanes of a program: whole sectors of memory, or where the last program would lack
     more than a tile then, whole vectors."""
     lanes, wide = lanes_of(problem, blocks.align), vector(problem)
-    found = _round_up(-(-lanes // parts), SECTOR_BYTES // ITEM_BYTES[problem.dtype])
+    found = _round_up(-(-lanes // parts), sector_of(problem))
     even = found * parts - lanes <= blocks.tile
     return found if even else _round_up(-(-lanes // parts), wide)
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from .._overlap import await_previous
-from .._words import opaque, pack, unpack
+from .._words import add_pairs, opaque, pack, unpack
 from .exchange import await_words
 from .rows import _aligned_part, _edge_columns, add_residual, normalise
 
@@ -113,15 +113,10 @@ def _told_by_all(
 
 
 @triton.jit
-def _add_pairs(a, b, c, d):
-    return a + c, b + d
-
-
-@triton.jit
 def _sum_each(tiles, ROWS: tl.constexpr):
     """Return the sum of each row's tile, of two rows at the same time."""
     if ROWS == 2:
-        return tl.reduce((tiles[0], tiles[1]), 0, _add_pairs)
+        return tl.reduce((tiles[0], tiles[1]), 0, add_pairs)
     else:
         return (tl.sum(tiles[0], axis=0),)
 
@@ -209,18 +204,18 @@ def tiled(
     part = tl.program_id(0) % PARTS
     SURE: tl.constexpr = COLUMNS - 2 * (VECTOR - 1) if PEEL else COLUMNS
     CERTAIN: tl.constexpr = SURE // VECTOR * VECTOR - (PARTS - 1) * CHUNK
-    row = (item,)
+    row_0 = item
     if ROWS > 1:
         row_0 = item // SPACING * (ROWS * SPACING) + item % SPACING
-        row = (row_0,)
-        for r in tl.static_range(1, ROWS):  # the first one again in place of those not there
-            another = row_0 + r * SPACING
-            row = row + (tl.where(another < rows, another, row_0),)
+    row = (row_0,)
+    for r in tl.static_range(1, ROWS):  # the first one again in place of those not there
+        another = row_0 + r * SPACING
+        row = row + (tl.where(another < rows, another, row_0),)
     first = ()
     out_first = ()
     for r in tl.static_range(ROWS):
         if PEEL:
-            aligned, head, main = _aligned_part(row[r], STRIDE, COLUMNS, VECTOR)
+            aligned, _, _ = _aligned_part(row[r], STRIDE, COLUMNS, VECTOR)
             out_aligned, _, _ = _aligned_part(row[r], COLUMNS, COLUMNS, VECTOR)
             first = first + (aligned,)
             out_first = out_first + (out_aligned,)
@@ -228,7 +223,7 @@ def tiled(
             first = first + (tl.cast(row[r], tl.int64) * STRIDE,)
             out_first = out_first + (tl.cast(row[r], tl.int64) * COLUMNS,)
     if PEEL:
-        _, head, main = _aligned_part(row[0], STRIDE, COLUMNS, VECTOR)
+        _, head, main = _aligned_part(row_0, STRIDE, COLUMNS, VECTOR)
         w_first = head * WIDTH
         edge, is_edge = _edge_columns(head, main, COLUMNS, VECTOR)
     else:
