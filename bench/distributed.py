@@ -45,6 +45,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from architectures_on_device import _line, compare, describe
 
 from perfcli.errors import PerfcliError
+from perfcli.facts.collectives import is_collective_kernel
 from perfcli.machine import environment, targets
 from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.predict.step import estimate_run
@@ -187,10 +188,10 @@ def read_step(events: list[dict[str, Any]]) -> dict[str, Any]:
     before it and the collective behind that."""
     events = sorted(events, key=lambda e: float(e["ts"]))
     if any("spin_kernel" in e["name"] for e in events):
-        first = next(e for e in events if "nccl" in e["name"].lower() and e["cat"] == "kernel")
+        first = next(filter(_is_collective, events))
         begin = float(first["ts"]) + float(first["dur"])
         events = [e for e in events if float(e["ts"]) >= begin]
-    sent = [e for e in events if "nccl" in e["name"].lower() and e["cat"] == "kernel"]
+    sent = list(filter(_is_collective, events))
     others = [e for e in events if e not in sent]
     found = []
     for event in sent:
@@ -202,6 +203,10 @@ def read_step(events: list[dict[str, Any]]) -> dict[str, Any]:
     alone = [measure_union(each) for each in spans]
     both = measure_union([*spans[0], *spans[1]])
     return {"collectives": found, "micros": alone[0], "kernels": alone[1], "both": both}
+
+
+def _is_collective(event: dict[str, Any]) -> bool:
+    return event["cat"] == "kernel" and is_collective_kernel(event["name"])
 
 
 def measure_union(spans: list[tuple[float, float]]) -> float:

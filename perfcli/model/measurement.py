@@ -242,8 +242,8 @@ class Turn:
     ranks: tuple[tuple[float, ...], ...] = ()
     """The ``seconds`` of each rank of a process group, of which the slowest counts."""
     busy: tuple[float, ...] = ()
-    """Kernel rounds of a process group: for each step, seconds that its devices are busy with it,
-    whoever waits for whom."""
+    """Kernel rounds of a process group: for each step, seconds that its devices are busy with it:
+    with kernels on the rank that waits least for the others, with collectives without waiting."""
 
     @property
     def calm(self) -> tuple[float, ...]:

@@ -154,21 +154,33 @@ def join_turns(ranks: Sequence[Turn], collective: Sequence[Sequence[bool]]) -> T
 def _busy(
     ranks: Sequence[Sequence[Sequence[float]]], collective: Sequence[Sequence[bool]]
 ) -> tuple[float, ...]:
-    """Return for each profiled step how long its devices are busy with it: with kernels as long as
-    the rank that has most of them, and with each collective as long as the rank that waits least
-    there, which is the last to come. The profiler may lose a rank's step; all steps are alike."""
+    """Return for each profiled step how long its devices are busy with it. The profiler may lose a
+    rank's step; all steps are alike."""
     return tuple(_busy_step(step, collective) for step in zip(*ranks, strict=False))
 
 
 def _busy_step(ranks: Sequence[Sequence[float]], collective: Sequence[Sequence[bool]]) -> float:
-    own, together = [], []
+    """Return how long the devices are busy with one step: with each collective as long as on the
+    rank that waits least there, and with kernels as long as on the rank that waits least in all
+    collectives together, which is the last to come; of several such, the one that has most.
+
+    A kernel that runs while its rank's collective waits for another rank takes up to twice as long,
+    because the collective holds multiprocessors: how long depends on how late that rank is, not on
+    the code. Whoever waits least has fewest such kernels, and a rank that has more to do waits
+    least, unless another one's host is late by more.
+    """
+    own: list[float] = []
+    together: list[list[float]] = []
     for seconds, which in zip(ranks, collective, strict=True):
         pairs = list(zip(seconds, which, strict=True))
         own.append(sum(taken for taken, is_collective in pairs if not is_collective))
         together.append([taken for taken, is_collective in pairs if is_collective])
-    matching = len({len(each) for each in together}) == 1
-    least = sum(map(min, zip(*together, strict=True))) if matching else min(map(sum, together))
-    return max(own) + least
+    waited = [sum(each) for each in together]
+    if len({len(each) for each in together}) > 1:  # sums of unlike collectives say nothing of waits
+        return max(own) + min(waited)
+    least: float = sum(min(each) for each in zip(*together, strict=True))
+    last = min(range(len(own)), key=lambda rank: (waited[rank], -own[rank]))
+    return own[last] + least
 
 
 def _slowest(ranks: Sequence[Sequence[float]]) -> tuple[float, ...]:

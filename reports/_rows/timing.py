@@ -279,7 +279,7 @@ def _list_clocks(timing: Timing) -> Iterator[tuple[str, str]]:
         yield (
             "clock",
             "the time that the devices are busy, by the profiler: with kernels on the rank that "
-            "needs most for them, with each collective on the rank that waits least in it",
+            "waits least for the others, with each collective on the rank that waits least in it",
         )
     elif timing.device_clock:
         why = f": no CUDA graph, {timing.no_graph}" if timing.no_graph else ""

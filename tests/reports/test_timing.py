@@ -181,6 +181,7 @@ def test_what_tells_the_time_of_several_devices_is_said() -> None:
     )
     assert "by the profiler, all kernels together" in alone
     words = " ".join(several.split())
+    assert "with kernels on the rank that waits least for the others" in words
     assert "with each collective on the rank that waits least in it" in words
 
 

@@ -58,8 +58,9 @@ def test_the_devices_are_busy_as_long_as_whoever_waits_least() -> None:
     first = Turn((), launches=((1.0, 5.0, 2.0, 0.5), (1.0, 0.6, 2.0, 4.0)))
     second = Turn((), launches=((1.5, 0.7, 2.5, 3.0), (1.5, 6.0, 2.0, 0.5)))
     joined = join_turns([first, second], [which, which])
-    # Kernels 3 and 4, collectives 0.7 and 0.5; then 3 and 3.5, 0.6 and 0.5.
-    assert joined.busy == pytest.approx((4.0 + 1.2, 3.5 + 1.1))
+    # The second rank waits 3.7 of 5.5, then the first one 4.6 of 6.5; collectives take 0.7 and 0.5,
+    # then 0.6 and 0.5.
+    assert joined.busy == pytest.approx((4.0 + 1.2, 3.0 + 1.1))
     assert joined.launches == first.launches
     # What the profiler lost of a rank is missing; with fewer collectives, their sums are taken.
     lost = join_turns([first, replace(second, launches=second.launches[:1])], [which, which])
@@ -67,6 +68,48 @@ def test_the_devices_are_busy_as_long_as_whoever_waits_least() -> None:
     assert join_turns([first, Turn(())], [which, which]).busy == ()
     fewer = Turn((), launches=((1.5, 0.7, 2.5),))
     assert join_turns([first, fewer], [which, which[:3]]).busy == pytest.approx((4.0 + 0.7,))
+    less = Turn((), launches=((1.0, 0.7, 1.0),))  # what it waits, and where, is not comparable
+    assert join_turns([first, less], [which, which[:3]]).busy == pytest.approx((3.0 + 0.7,))
+
+
+ALONE, BESIDE, TOGETHER = 26.0, 48.0, 20.0
+"""Microseconds of a matrix product alone and beside a collective that waits (two H200s, torch 2.11,
+2026-11-28), and of a collective that nobody keeps waiting (made up)."""
+
+
+def run_step(begin: list[float], before: list[float]) -> list[Turn]:
+    """Return the turn of each rank, in which something runs before a collective, and a matrix
+    product beside that. ``begin``: when each rank's host has it start."""
+    comes = [start + kernel for start, kernel in zip(begin, before, strict=True)]
+    waits = [max(comes) - each for each in comes]
+    return [
+        Turn((), launches=((kernel, TOGETHER + wait, BESIDE if wait else ALONE),))
+        for kernel, wait in zip(before, waits, strict=True)
+    ]
+
+
+WHICH = [(False, True, False)] * 2
+
+
+@pytest.mark.parametrize("begin", [[0.0, 0.0], [0.0, 300.0], [40.0, 0.0]])
+def test_kernels_that_waiting_makes_slower_do_not_count(begin: list[float]) -> None:
+    joined = join_turns(run_step(begin, [100.0, 100.0]), WHICH)
+    assert joined.busy == pytest.approx((100.0 + ALONE + TOGETHER,))
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_rank_that_has_more_to_do_decides(more: int) -> None:
+    """All begin at once: the other rank waits for it, and has a slower kernel."""
+    before = [100.0, 100.0]
+    before[more] = 110.0
+    joined = join_turns(run_step([0.0, 0.0], before), WHICH)
+    assert joined.busy == pytest.approx((110.0 + ALONE + TOGETHER,))
+
+
+def test_of_ranks_that_wait_alike_the_one_with_most_kernels_decides() -> None:
+    turns = [Turn((), launches=((kernel, 20.0),)) for kernel in (30.0, 50.0, 40.0)]
+    assert join_turns(turns, [(False, True)] * 3).busy == (70.0,)
+    assert join_turns(turns, [(False, False)] * 3).busy == (70.0,)  # no collectives
 
 
 def test_a_group_needs_what_the_rank_does_that_needs_most() -> None:
