@@ -34,14 +34,19 @@ from perfcli.worker.weighing import weigh
 
 BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
 USUAL = "h100"
+INTERPRETER = {
+    "TRITON_INTERPRET": "1",
+    VISIBLE_GPUS: "",
+    "OMP_NUM_THREADS": "1",  # threads wait longer than such tensors take
+}
 FOLDER, RUN = "PERFCLI_TEST_FOLDER", "PERFCLI_TEST_RUN"
 """Variables that tell a program which a test starts what a ``WarmProcess`` is made of."""
 
 
 class WarmProcess:
     """Compiles each request in a fork of one process for its device (``warm_worker``): of one for
-    the target that most tests have, or of one for all others. All workers of a run of the tests
-    share them."""
+    the target that most tests have, or of one for all others. One more runs kernels in Triton's
+    interpreter. All workers of a run of the tests share them."""
 
     def __init__(self, folder: Path, run: int | None = None) -> None:
         """``folder`` is that of the run; their own temporary files go there. ``run``: the process
@@ -52,15 +57,18 @@ class WarmProcess:
     def compile(self, request: CompileRequest) -> Bundle:
         with _make_folder() as folder:
             asked = json.loads(protocol.encode(protocol.plain(request)))
-            self._ask(folder, request, {"compile": asked})
+            self._ask(folder, _first_request(request), {"compile": asked}, request.folder)
             return weigh(_read_bundle(folder / "replies"), Path(request.cache_dir))
 
     def call(self, request: CompileRequest, program: Path, *arguments: Any) -> Any:
         """Return what the program's function ``answer`` returns, called in a fork that is prepared
         for the request. Arguments and answer are JSON."""
-        with _make_folder() as folder:
-            self._ask(folder, request, {"call": [str(program), *arguments]})
-            return json.loads((folder / "replies").read_bytes())
+        return self._call(_first_request(request), program, arguments)
+
+    def interpret(self, program: Path, *arguments: Any) -> Any:
+        """Return what ``call`` does, in a fork whose Triton interprets kernels, as
+        ``perfcli.handwritten.interpreter`` has it."""
+        return self._call(None, program, arguments)
 
     def fork(self, request: CompileRequest, folder: Path, files: Sequence[int]) -> ForkedWorker:
         """Return a worker for the request that reads, replies and logs at these descriptors."""
@@ -79,18 +87,25 @@ class WarmProcess:
         self._connect(_first_request(request)).close()
         return {FOLDER: str(self._folder), RUN: str(self._run)}
 
-    def _ask(self, folder: Path, request: CompileRequest, asked: Any) -> None:
-        current = request.folder or os.getcwd()
-        with self._connect(_first_request(request)) as connection:
-            line = json.dumps([str(folder), current, asked]) + "\n"
+    def _call(self, first: CompileRequest | None, program: Path, arguments: Sequence[Any]) -> Any:
+        with _make_folder() as folder:
+            self._ask(folder, first, {"call": [str(program), *arguments]})
+            return json.loads((folder / "replies").read_bytes())
+
+    def _ask(
+        self, folder: Path, first: CompileRequest | None, asked: Any, current: str | None = None
+    ) -> None:
+        with self._connect(first) as connection:
+            line = json.dumps([str(folder), current or os.getcwd(), asked]) + "\n"
             connection.sendall(line.encode())
             status = connection.makefile().readline()
         log = (folder / "log").read_text(errors="replace") if status else "it ended"
         assert status == "0\n", log[-3000:]
 
-    def _connect(self, first: CompileRequest) -> socket.socket:
-        """Start the process where nobody has yet."""
-        kind = f"{first.device} {first.target and first.target.name}"
+    def _connect(self, first: CompileRequest | None) -> socket.socket:
+        """Start the process where nobody has yet. ``first``: what it is prepared for; None: to
+        interpret."""
+        kind = f"{first.device} {first.target and first.target.name}" if first else "interpreter"
         # A path can be too long for a socket; a name of this kind goes with who listens.
         address = f"\0perfcli-test {self._run} {kind}"
         connection = socket.socket(socket.AF_UNIX)
@@ -220,17 +235,18 @@ def _first_request(request: CompileRequest) -> CompileRequest:
     return replace(request, scenario="", params={}, preset=None, target=target, variant=Variant(""))
 
 
-def _start(request: CompileRequest, folder: Path, address: str, run: int) -> None:
+def _start(first: CompileRequest | None, folder: Path, address: str, run: int) -> None:
     """It ends with the run."""
     program = str(Path(__file__).with_name("warm_worker.py"))
-    asked = protocol.encode(protocol.plain(request)).decode()
+    asked = protocol.encode(protocol.plain(first)).decode() if first else "null"
+    environment = worker_environment(first or make_request(folder, "cpu"), folder)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
         number = listener.fileno()
         subprocess.Popen(
             [sys.executable, "-P", program, str(BOOTSTRAP), asked, str(number), str(run)],
-            env=worker_environment(request, folder),
+            env=environment if first else environment | INTERPRETER,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[number],

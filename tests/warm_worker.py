@@ -5,10 +5,11 @@ worker.
     python -P warm_worker.py BOOTSTRAP REQUEST SOCKET PROCESS
 
 REQUEST names the device, and a target where all later requests have it; without one, each fork
-takes its own. Who connects to the socket writes a line ``[folder, current, asked]``; the
-fork works in ``current`` and leaves its replies in ``folder/replies``. ``asked`` is
-``{"compile": REQUEST}``, or ``{"call": [PROGRAM, …]}`` for what the program's function ``answer``
-returns for the arguments. Says the exit status of each, and ends when the process does.
+takes its own. It is null where Triton interprets kernels, which the environment says. Who connects
+to the socket writes a line ``[folder, current, asked]``; the fork works in ``current`` and leaves
+its replies in ``folder/replies``. ``asked`` is ``{"compile": REQUEST}``, or ``{"call": [PROGRAM,
+…]}`` for what the program's function ``answer`` returns for the arguments. Says the exit status of
+each, and ends when the process does.
 
 ``{"work": [ENVIRONMENT, FILE, FILE, FILE]}`` asks for a worker that reads, replies and logs at
 these files: first its id is said, at its end ``{"status": n}``, as ``perfcli.worker.keeper`` does.
@@ -42,7 +43,9 @@ def main() -> None:
     # No test asks how fast a compilation is: the processor's speed is measured once, not thrice.
     processor._PARTS = 1
     plain = json.loads(sys.argv[2])
-    if plain["device"] == "cuda" and plain["target"] is None:
+    if plain is None:
+        _import_interpreter()
+    elif plain["device"] == "cuda" and plain["target"] is None:
         _import_torch(Path(plain["cache_dir"]))
     else:
         request = protocol.decode_dataclass(CompileRequest, plain)
@@ -110,6 +113,14 @@ def _say_how_it_ended(asking: socket.socket, child: int, works: bool) -> None:
     said = json.dumps({"status": os.waitstatus_to_exitcode(status)}) if works else str(status)
     with asking, contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody waits for it
         asking.sendall(f"{said}\n".encode())
+
+
+def _import_interpreter() -> None:
+    """Import what kernels of families, and those that Inductor generates, import."""
+    importlib.import_module("torch._inductor.runtime.triton_helpers")
+    from perfcli.handwritten import data, interpreter  # noqa: F401
+
+    interpreter.prepare()
 
 
 def _import_torch(cache: Path) -> None:

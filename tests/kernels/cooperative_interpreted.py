@@ -1,24 +1,18 @@
-"""What blocks of the cooperative softmax tell one another, through Triton's interpreter; started by
-test_softmax_cooperative.py in a process of its own. Prints one line of JSON."""
+"""What blocks of the cooperative softmax tell one another, through Triton's interpreter
+(``warm.WarmProcess.interpret``)."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-os.environ["TRITON_INTERPRET"] = "1"
-
 from importlib import import_module
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
 from perfcli.handwritten.data import arrange
-from perfcli.handwritten.interpreter import prepare
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import Case, Data, Problem
@@ -30,9 +24,6 @@ FAMILY = registry.family("softmax")
 H200 = targets.get("h200")
 SMALL = replace(H200, sm_count=2)
 """So small that a part is several tiles even of few rows."""
-
-
-prepare()
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -91,8 +82,9 @@ def by_grids(operation: str, rows: int, columns: int, dtype: str, data: Data) ->
     }
 
 
-asked = json.load(sys.stdin)
-found: dict[str, Any] = {**round_trip(asked["pairs"])}
-found["distinct"] = [distinct_parts(dtype, parts) for dtype, parts in asked["rows"]]
-found["streamed"] = [by_grids(*each) for each in asked["streamed"]]
-sys.stdout.write(json.dumps(found) + "\n")
+def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **round_trip(asked["pairs"]),
+        "distinct": [distinct_parts(dtype, parts) for dtype, parts in asked["rows"]],
+        "streamed": [by_grids(*each) for each in asked["streamed"]],
+    }

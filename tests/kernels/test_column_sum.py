@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
@@ -12,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import WarmProcess
 
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry
@@ -24,15 +22,6 @@ column_sum: Any = import_module("perfcli.kernels.column_sum").column_sum
 H200 = targets.get("h200")
 FAMILY = registry.load_declared("kernels", "column-sum", KernelFamily)
 EVERY = [(n, item) for n in range(1, planner.MOST_INPUTS + 1) for item in (4, 2)]
-
-
-def interpreted(family: str, numbers: list[int]) -> dict[int, tuple[str, str, str]]:
-    runner = Path(__file__).with_name("cases_interpreted.py")
-    command = [sys.executable, str(runner), family, json.dumps(numbers)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = (json.loads(line) for line in done.stdout.splitlines())
-    return {number: (outcome, variant, reason) for number, outcome, variant, reason in lines}
 
 
 # nvFuser's own table (reduction_outer_tma at 2f60a736) where its reserve of shared memory does not
@@ -185,9 +174,10 @@ def quick(number: int) -> bool:
 
 
 @pytest.mark.torch
-def test_kernels_agree_with_float64() -> None:
+def test_kernels_agree_with_float64(warm_process: WarmProcess) -> None:
     numbers = [n for n in range(len(FAMILY.cases)) if quick(n)]
-    found = interpreted("column-sum", numbers)
-    assert len(found) == len(numbers) > 10
+    runner = Path(__file__).with_name("cases_interpreted.py")
+    found = dict(zip(numbers, warm_process.interpret(runner, "column-sum", numbers), strict=True))
+    assert len(numbers) > 10
     assert {variant for _, variant, _ in found.values()} == {"pointers", "tma"}
     assert {n: f for n, f in found.items() if f[0] != "right"} == {}

@@ -3,15 +3,13 @@ interpreter."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import WarmProcess
 
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry
@@ -161,13 +159,9 @@ def quick(number: int) -> bool:
 
 
 @pytest.mark.torch
-def test_kernels_agree_with_float64() -> None:
+def test_kernels_agree_with_float64(warm_process: WarmProcess) -> None:
     numbers = [n for n in range(len(FAMILY.cases)) if quick(n)]
     runner = Path(__file__).with_name("cases_interpreted.py")
-    command = [sys.executable, str(runner), "mix-order", json.dumps(numbers)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [number for number, *_ in found] == numbers
-    assert len(numbers) > 5
-    assert [answer for answer in found if answer[1] != "right"] == []
+    found = warm_process.interpret(runner, "mix-order", numbers)
+    assert len(found) == len(numbers) > 5
+    assert [each for each in zip(numbers, found, strict=True) if each[1][0] != "right"] == []

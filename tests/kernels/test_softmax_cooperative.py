@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import WarmProcess
 
 from perfcli.loading import registry
 from perfcli.machine import targets
@@ -48,23 +46,10 @@ def bits(number: float) -> int:
 
 
 @pytest.fixture(scope="module")
-def found(once: Callable[..., Any]) -> Any:
-    return once("cooperative softmax", interpret)
-
-
-def interpret() -> Any:
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("cooperative_interpreted.py"))],
-        input=json.dumps({"pairs": PAIRS, "rows": ROWS, "streamed": STREAMED}),
-        capture_output=True,
-        text=True,
-        cwd=root,
-        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+def found(once: Callable[..., Any], warm_process: WarmProcess) -> Any:
+    program = Path(__file__).with_name("cooperative_interpreted.py")
+    asked = {"pairs": PAIRS, "rows": ROWS, "streamed": STREAMED}
+    return once("cooperative softmax", lambda: warm_process.interpret(program, asked))
 
 
 @pytest.mark.torch

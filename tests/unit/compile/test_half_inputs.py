@@ -185,7 +185,7 @@ def test_rewritten_kernels_compute_what_eager_computes(warm_process: WarmProcess
     for patched, plain in zip(made[len(HELD) :: 2], made[len(HELD) + 1 :: 2], strict=True):
         assert patched["modules"] == plain["modules"]
     blocks = ("XBLOCK=1", "XBLOCK=2")
-    found = interpret(made[: len(HELD)], blocks)
+    found = interpret(warm_process, made[: len(HELD)], blocks)
     assert [each["name"] for each in found] == [name for name in HELD for _ in blocks]
     assert {each["name"]: max(each["errors"]) for each in found if max(each["errors"]) > 1} == {}
     # Of several reductions in one kernel each has a use of the row behind it; the residual's sum is

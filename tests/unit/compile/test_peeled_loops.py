@@ -254,6 +254,6 @@ def test_peeled_kernels_compute_what_eager_computes(warm_process: WarmProcess) -
         assert patched["modules"] == plain["modules"]
         assert "left 1 kernel as torch has it" in patched["notes"][0]
     blocks = ("XBLOCK=2,R0_BLOCK=512", "XBLOCK=1,R0_BLOCK=4096")
-    found = interpret(peeled, blocks)
+    found = interpret(warm_process, peeled, blocks)
     assert [each["name"] for each in found] == [name for name in PEELED for _ in blocks]
     assert {each["name"]: max(each["errors"]) for each in found if max(each["errors"]) > 1} == {}

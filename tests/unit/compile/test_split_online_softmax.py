@@ -87,10 +87,12 @@ def test_without_it_there_are_five_kernels(made: dict[str, dict[str, Any]]) -> N
     assert len(kernels(made["split"])) >= 5
 
 
-def test_results_are_those_of_float64(made: dict[str, dict[str, Any]]) -> None:
+def test_results_are_those_of_float64(
+    made: dict[str, dict[str, Any]], warm_process: WarmProcess
+) -> None:
     """In Triton's interpreter. NaN, infinities, and parts and rows of nothing but -inf included."""
     modules = [patched(made, name) for name in INTERPRETED]
-    interpreted = interpret(modules, ["XBLOCK=8,R0_BLOCK=512"])
+    interpreted = interpret(warm_process, modules, ["XBLOCK=8,R0_BLOCK=512"])
     found = {each["name"]: max(each["errors"]) for each in interpreted}
     assert found.keys() == set(INTERPRETED)
     assert {name: error for name, error in found.items() if not error <= 1} == {}
