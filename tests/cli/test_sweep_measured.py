@@ -226,7 +226,7 @@ def test_the_front_of_measured_times_knows_their_intervals() -> None:
 
 @pytest.mark.torch
 def test_a_real_model_is_measured_on_the_cpu(
-    perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, cache_of_the_run: Path
+    perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, cache_of_the_run: Path, warm_workers: None
 ) -> None:
     """Without vectors a softmax takes several times as long."""
     monkeypatch.setenv("PERFCLI_FAKE", "0")
