@@ -176,7 +176,7 @@ def _cuts_of_norms(
     for planned_by, found in asked:
         for blocks in found:
             reached = planned_by.estimate_efficiency(problem, target, blocks)
-            label = f"{blocks.variant}, {blocks.threads} threads"
+            label = f"{blocks.variant}, {blocks.threads} threads from multiples of {blocks.align}"
             if planned_by is rings:
                 label += f", {blocks.per_sm} a multiprocessor"
             if reached > best.get(label, (0.0, None))[0]:

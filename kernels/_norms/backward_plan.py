@@ -16,13 +16,12 @@ from .blocks import (
     overlapping,
     step,
     vector,
+    words_apart,
 )
 from .cuts import LINE, choose, estimate_seconds, groups, persistent, say_reached
 
 CACHED = 0.3
 """The price of a byte from the L2 cache, where one from memory is 1."""
-WHOLE = 1.02
-"""By how much faster rows that are shared have to be, by estimate, than whole ones."""
 SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""
 
@@ -33,9 +32,7 @@ def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
     shared = ring_plan.choose(problem, target) if variant in (None, "ring") else None
     best = whole
     if shared is not None:
-        wins = whole is None or WHOLE * _seconds(problem, target, shared) < _seconds(
-            problem, target, whole
-        )
+        wins = whole is None or _seconds(problem, target, shared) < _seconds(problem, target, whole)
         best = shared if wins else whole
     if best is not None:
         blocks, reached = best
@@ -81,7 +78,7 @@ def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchP
         count = groups(problem, target, blocks)
         steps = [persistent(problem, target, blocks, {**given, "rows": True, "eps": True})]
     workspace = 4 * (1 + mean) * count * problem.columns
-    workspace += 8 * problem.rows * blocks.parts if shared else 0
+    workspace += 8 * problem.rows * words_apart(blocks.parts) if shared else 0
     made = overlapping([*steps, _sum(problem, target, count)])
     portable = split(problem, target, "without Gluon") if shared else None
     return LaunchPlan(blocks.variant, made, why, workspace, portable=portable)

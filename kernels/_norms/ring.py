@@ -9,10 +9,15 @@ Gluon, which is experimental: seen with triton 3.6 and 3.7.
 ``PARTS`` persistent programs share each row, and ``GROUPS`` groups of them take rows in turn: those
 from ``FIRST`` on in this launch. A program owns the same ``CHUNK`` lanes of all its rows (lanes,
 ``lead``, ``ALIGN`` and ``PEEL`` as in ``lanes``). It keeps ``SLOTS`` rows in shared memory. A round
-copies one in, tells the sums of another, that has arrived, in one word (see ``exchange``), and
-finishes the one ``BEHIND`` rows before it, whose sums the other programs have told meanwhile:
-nobody waits for memory or for another program, and registers hold only the weights and, of a
-gradient, the columns' sums.
+tells the sums of a row that has arrived, in one word (see ``exchange``), finishes the one
+``BEHIND`` rows before it, whose sums the other programs have told meanwhile, and starts to copy
+another one over it, tile by tile: nobody waits for memory or for another program, and registers
+hold only the weights and, of a gradient, the columns' sums.
+
+The warps of a program wait for each other no more than programs do. A thread reads of a row what
+it copied there itself, and the last warp that has a row's sums adds up and tells those of all. A
+compiler that sees shared memory being written and read puts barriers between, so both are done in
+assembly.
 
 A thread's words are ``HALVES`` elements of half precision, or one of float32; four of them are 16
 bytes, and a tile is four for each thread. All programs have to be resident at once: the launch is
@@ -23,14 +28,14 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 WARP_WORDS = gl.constexpr(128)
 """Words of a tile that one warp holds."""
-_LOW_WORD = gl.constexpr(0xFFFF_FFFF)
 _CONVERT_BF16 = gl.constexpr("cvt.rn.bf16x2.f32 $0, $1, $2;")
 _CONVERT_FP16 = gl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
 _STORE_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("l",) * 4 + ("r",) * 12))
+_LOAD_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4))
+_COPY_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4 + ("l",) * 4 + ("r",) * 4))
 
 
 @gluon.constexpr_function
@@ -149,44 +154,123 @@ def _row_at(tensor, row, STRIDE: gl.constexpr, ALIGN: gl.constexpr, HALVES: gl.c
     return tensor + start
 
 
+@gluon.constexpr_function
+def _load_assembly(offset):
+    return f"ld.shared.v4.b32 {{$0, $1, $2, $3}}, [$4 + {offset}];"
+
+
+@gluon.constexpr_function
+def _copy_assembly(to, at):
+    """Start to copy the vector at $8 to shared memory, or zeros where $12 is 0 instead of 16."""
+    return f"cp.async.cg.shared.global [$4 + {to}], [$8 + {at}], 16, $12; // $0, $1, $2, $3"
+
+
+@gluon.constexpr_function
+def _begin_assembly(scratch):
+    """Return where shared memory begins, once the counters at ``scratch`` are zero."""
+    return "\n".join(
+        [
+            "{",
+            ".reg .pred other;",
+            "mov.u32 $0, %tid.x;",
+            "setp.ne.u32 other, $0, 0;",
+            "mov.u32 $0, 0;",
+            f"@!other st.shared.v4.b32 [global_smem + {scratch}], {{$0, $0, $0, $0}};",
+            "bar.sync 0;",
+            "mov.u32 $0, global_smem;",
+            "}",
+        ]
+    )
+
+
 @gluon.jit
-def _slots(
-    INPUTS: gl.constexpr, TILES: gl.constexpr, SLOTS: gl.constexpr, WARPS: gl.constexpr,
-    HALVES: gl.constexpr,
+def _memory(BYTES: gl.constexpr, SCRATCH: gl.constexpr, WARPS: gl.constexpr):
+    """Allocate shared memory for rows and ``SCRATCH`` bytes besides, and return where both begin:
+    in the latter are four counters of the warps that have told a row's sums, and these sums. As
+    the only allocation it begins where all shared memory does; the plan's ``shared_bytes`` tells
+    that it is."""
+    memory: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    allocated = gl.allocate_shared_memory(gl.int32, [(BYTES + SCRATCH) // 128, 32], memory)
+    flat: gl.constexpr = gl.BlockedLayout([1], [32], [WARPS], [0])
+    allocated.index(0).store(gl.zeros([32], gl.int32, flat))  # else there would be none
+    base = gl.inline_asm_elementwise(
+        _begin_assembly(BYTES), "=&r", [], dtype=gl.int32, is_pure=False, pack=1
+    )
+    return base, base + BYTES
+
+
+@gluon.jit
+def _load(at, which: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr):
+    """Return a tile of a slot, counted from that at ``at``."""
+    words = gl.inline_asm_elementwise(
+        _load_assembly(which * WARPS * WARP_WORDS * 4), _LOAD_OPERANDS, [at],
+        dtype=gl.int32, is_pure=False, pack=4,
+    )  # fmt: skip
+    return words if HALVES == 2 else words.to(gl.float32, bitcast=True)
+
+
+@gluon.jit
+def _commit():
+    gl.inline_asm_elementwise(
+        "cp.async.commit_group; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.constexpr_function
+def _wait_assembly(most):
+    return f"cp.async.wait_group {most}; // $0"
+
+
+@gluon.jit
+def _wait(MOST: gl.constexpr):
+    """Wait until no more than so many rows of this thread are on their way."""
+    gl.inline_asm_elementwise(_wait_assembly(MOST), "=r", [], dtype=gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def _sources(
+    tensors, row, rows, part, layout: gl.constexpr, STRIDE: gl.constexpr, CHUNK: gl.constexpr,
+    WARPS: gl.constexpr, ALIGN: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Allocate the ring. Each tile is an allocation of its own: of one that is written twice, the
-    compiler waits for the first write before the second."""
-    WORD: gl.constexpr = gl.int32 if HALVES == 2 else gl.float32
-    memory: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
-    rings = ()
-    for _ in gl.static_range(INPUTS):
-        tiles = ()
-        for _ in gl.static_range(TILES):
-            tiles = tiles + (gl.allocate_shared_memory(WORD, [SLOTS, WARPS, WARP_WORDS], memory),)
-        rings = rings + (tiles,)
-    return rings
+    """Return the addresses of each thread's first vector of a row of each tensor."""
+    first = gl.where(row < rows, row, 0)
+    found = ()
+    for which in gl.static_range(len(tensors)):
+        at = _row_at(tensors[which], first, STRIDE, ALIGN, HALVES) + part * (CHUNK // HALVES)
+        found = found + ((at + (_words(0, layout, WARPS) >> 2 << 2)).to(gl.int64),)
+    return found
+
+
+@gluon.jit
+def _fetch_tile(
+    to, sources, tile: gl.constexpr, present, left, layout: gl.constexpr, TILES: gl.constexpr,
+    SURE: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Start to copy a tile of a row of each tensor into a slot; zeros behind the ``left`` bytes of
+    the program's part, and for a row that is not there."""
+    TILE: gl.constexpr = WARPS * WARP_WORDS * 4
+    at = (_words(tile, layout, WARPS) >> 2) * 16
+    inside = present & (at >= 0)
+    if (tile + 1) * WARPS * WARP_WORDS * HALVES > SURE:
+        inside = inside & (at < left)
+    for which in gl.static_range(len(sources)):
+        gl.inline_asm_elementwise(
+            _copy_assembly((which * TILES + tile) * TILE, tile * TILE), _COPY_OPERANDS,
+            [to, sources[which], gl.where(inside, 16, 0)], dtype=gl.int32, is_pure=False, pack=4,
+        )  # fmt: skip
 
 
 @gluon.jit
 def _fetch(
-    rings, tensors, row, rows, slot, part, end, layout: gl.constexpr,
+    to, tensors, row, rows, part, left, layout: gl.constexpr, TILES: gl.constexpr,
     STRIDE: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
     ALIGN: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Start to copy a row of each tensor into a slot; of a row that is not there, zeros."""
-    present = row < rows
-    first = gl.where(present, row, 0)
-    for which in gl.static_range(len(rings)):
-        at = _row_at(tensors[which], first, STRIDE, ALIGN, HALVES) + part * (CHUNK // HALVES)
-        for tile in gl.static_range(len(rings[which])):
-            word = _words(tile, layout, WARPS)
-            inside = present & (word >= 0)
-            if (tile + 1) * WARPS * WARP_WORDS * HALVES > SURE:
-                left = gl.minimum(end - part * CHUNK, CHUNK)
-                inside = inside & (word < left // HALVES)
-            to = rings[which][tile].index(slot)
-            async_copy.async_copy_global_to_shared(to, at + word, mask=inside)
-    async_copy.commit_group()
+    """Start to copy a row of each tensor into a slot."""
+    sources = _sources(tensors, row, rows, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES)
+    for tile in gl.static_range(TILES):
+        _fetch_tile(to, sources, tile, row < rows, left, layout, TILES, SURE, WARPS, HALVES)
+    _commit()
 
 
 @gluon.jit
@@ -319,10 +403,88 @@ def _add_pairs(a, b, c, d):
 
 
 @gluon.constexpr_function
-def _await_assembly(count):
-    """Load ``count`` words until all are told, those that are missing at the same time. After a
-    second they are taken as they are, two NaN: a row's sums may be that, if they are of such
-    numbers."""
+def _tell_assembly(warps):
+    """Keep a warp's two sums ($1, $2) at $3 in shared memory; have the last warp of the program to
+    do so, by the counter at $5, add up those of all warps, from $4 on, and tell them at $6."""
+    if warps == 1:
+        lines = ["mov.b64 word, {$2, $1};"]
+    else:
+        lines = [
+            "st.shared.v2.f32 [$3], {$1, $2};",
+            "atom.acq_rel.cta.shared.add.u32 old, [$5], 1;",
+            f"and.b32 old, old, {warps - 1};",
+            f"setp.ne.u32 other, old, {warps - 1};",
+            "@other bra TOLD;",
+            *(
+                f"ld.shared.v4.f32 {{a{n}, b{n}, a{n + 1}, b{n + 1}}}, [$4 + {8 * n}];"
+                for n in range(0, warps, 2)
+            ),
+            *(f"add.f32 {each}0, {each}0, {each}{n};" for n in range(1, warps) for each in "ab"),
+            "mov.b64 word, {b0, a0};",
+        ]
+    return "\n".join(
+        [
+            "{ // $0",
+            ".reg .pred other;",
+            ".reg .b32 old;",
+            f".reg .f32 a<{warps}>, b<{warps}>;",
+            ".reg .b64 word;",
+            "mov.u32 old, %laneid;",
+            "setp.ne.u32 other, old, 0;",
+            "@other bra TOLD;",
+            *lines,
+            # A plain store is seen later: 65 percent of a copy instead of 76 (544 × 247035).
+            "atom.relaxed.gpu.global.exch.b64 word, [$6], word;",
+            "TOLD:",
+            "}",
+        ]
+    )
+
+
+@gluon.jit
+def _tell(
+    words, row, round, part, first, second, scratch, layout: gl.constexpr,
+    APART: gl.constexpr, WARPS: gl.constexpr,
+):  # fmt: skip
+    """Publish this program's two sums of a row, as one word; ``first`` and ``second`` are those of
+    each warp. The last warp to come does it, so that none waits for another. As they are at most
+    ``BEHIND`` rounds apart, which is two, there are places for four rows."""
+    sums = scratch + 32 + (round & 3) * (8 * WARPS)
+    warp = gl.arange(0, WARPS, gl.SliceLayout(1, layout))
+    to = (words + row.to(gl.int64) * APART + part).to(gl.int64)
+    gl.inline_asm_elementwise(
+        _tell_assembly(WARPS), "=r,r,r,r,r,r,l",
+        [first, second, sums + warp * 8, sums, scratch + (round & 3) * 4, to],
+        dtype=gl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@gluon.constexpr_function
+def _each(parts):
+    """Return how many words a lane looks for."""
+    return (parts + 31) // 32
+
+
+@gluon.constexpr_function
+def _peek_assembly(parts):
+    """Load a row's words: each lane that of a program and of every 32nd further one, so that a
+    warp's loads are of one line; 0 where there is no program."""
+    count = (parts + 31) // 32
+    lines = ["{", ".reg .pred there;", ".reg .b32 lane;", "mov.u32 lane, %laneid;"]
+    for n in range(count):
+        lines += [
+            f"mov.b64 ${n}, 0;",
+            f"setp.lt.u32 there, lane, {parts - 32 * n};",
+            f"@there ld.relaxed.gpu.global.b64 ${n}, [${count} + {256 * n}];",
+        ]
+    return "\n".join([*lines, "}"])
+
+
+@gluon.constexpr_function
+def _await_assembly(parts):
+    """Load the words that are missing, at the same time, until all are told. After a second they
+    are taken as they are, two NaN: a row's sums may be that, if they are of such numbers."""
+    count = (parts + 31) // 32
     every = range(count)
     return "\n".join(
         [
@@ -339,7 +501,7 @@ def _await_assembly(count):
             "setp.gt.u32 over, polls, 1048576;",
             "@over bra SEEN;",
             "add.u32 polls, polls, 1;",
-            *(f"@p{n} ld.relaxed.gpu.global.b64 ${n}, [${2 * count + n}];" for n in every),
+            *(f"@p{n} ld.relaxed.gpu.global.b64 ${n}, [${2 * count} + {256 * n}];" for n in every),
             "bra AGAIN;",
             "SEEN:",
             "}",
@@ -348,46 +510,50 @@ def _await_assembly(count):
 
 
 @gluon.constexpr_function
-def _await_operands(count):
-    return ",".join(("=&l",) * count + ("l",) * 2 * count)
+def _words_operands(parts, given):
+    count = (parts + 31) // 32
+    return ",".join(("=&l",) * count + ("l",) * (given * count + 1))
 
 
 @gluon.jit
-def _tell(words, row, part, first, second, PARTS: gl.constexpr):
-    """Publish this program's two sums of a row, as one word."""
-    high = first.to(gl.int32, bitcast=True).to(gl.int64) << 32
-    word = high | (second.to(gl.int32, bitcast=True).to(gl.int64) & _LOW_WORD)
-    gl.atomic_xchg(words + row.to(gl.int64) * PARTS + part, word, sem="relaxed")
+def _told_at(words, row, lane, APART: gl.constexpr):
+    """Return where each lane looks for what the programs of a row tell."""
+    return (words + gl.maximum(row, 0).to(gl.int64) * APART + lane).to(gl.int64)
 
 
 @gluon.jit
-def _peek(words, row, other, PARTS: gl.constexpr):
-    """Return where the programs of a row tell their sums, and what is there by now."""
-    told = words + gl.maximum(row, 0).to(gl.int64) * PARTS + gl.where(other < PARTS, other, 0)
-    return told, gl.load(told, mask=(row >= 0) & (other < PARTS), other=0, volatile=True)
+def _peek(told, PARTS: gl.constexpr):
+    """Return what the programs of a row have told by now."""
+    TYPES: gl.constexpr = (gl.int64,) * _each(PARTS)
+    return gl.inline_asm_elementwise(
+        _peek_assembly(PARTS), _words_operands(PARTS, 0), [told],
+        dtype=TYPES, is_pure=False, pack=1,
+    )  # fmt: skip
 
 
 @gluon.jit
-def _await(told, seen, other, PARTS: gl.constexpr, SPAN: gl.constexpr):
+def _await(told, seen, PARTS: gl.constexpr):
     """Return the two sums of a row from what all of its programs have told, to each warp: each
     looks for itself, so that none waits for another."""
-    EACH: gl.constexpr = SPAN // 32
-    seen = gl.inline_asm_elementwise(
-        _await_assembly(EACH), _await_operands(EACH), [seen, told.to(gl.int64)],
-        dtype=gl.int64, is_pure=False, pack=EACH,
+    TYPES: gl.constexpr = (gl.int64,) * _each(PARTS)
+    found = gl.inline_asm_elementwise(
+        _await_assembly(PARTS), _words_operands(PARTS, 1), seen + (told,),
+        dtype=TYPES, is_pure=False, pack=1,
     )  # fmt: skip
-    seen = gl.where(other < PARTS, seen, 0)
-    first = (seen >> 32).to(gl.int32).to(gl.float32, bitcast=True)
-    second = seen.to(gl.int32).to(gl.float32, bitcast=True)
+    first = (found[0] >> 32).to(gl.int32).to(gl.float32, bitcast=True)
+    second = found[0].to(gl.int32).to(gl.float32, bitcast=True)
+    for n in gl.static_range(1, _each(PARTS)):
+        first += (found[n] >> 32).to(gl.int32).to(gl.float32, bitcast=True)
+        second += found[n].to(gl.int32).to(gl.float32, bitcast=True)
     return gl.reduce((first, second), 1, _add_pairs)
 
 
 @gluon.jit
-def _programs(WARPS: gl.constexpr, SPAN: gl.constexpr):
-    """Return the numbers of a row's programs, and more up to ``SPAN``, to each warp."""
-    each: gl.constexpr = gl.BlockedLayout([1, SPAN // 32], [1, 32], [WARPS, 1], [1, 0])
+def _lanes(WARPS: gl.constexpr):
+    """Return the number of each lane of each warp."""
+    each: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [WARPS, 1], [1, 0])
     none = gl.zeros([WARPS, 1], gl.int32, each)
-    return gl.arange(0, SPAN, gl.SliceLayout(0, each))[None, :] + none
+    return gl.arange(0, 32, gl.SliceLayout(0, each))[None, :] + none
 
 
 @gluon.jit
@@ -415,7 +581,6 @@ def gradient_ring(
     FIRST: gl.constexpr,
     GROUPS: gl.constexpr,
     PARTS: gl.constexpr,
-    SPAN: gl.constexpr,
     TILES: gl.constexpr,
     WARPS: gl.constexpr,
     SLOTS: gl.constexpr,
@@ -427,6 +592,8 @@ def gradient_ring(
     HALVES: gl.constexpr,
     RESIDUAL: gl.constexpr,
     MEAN: gl.constexpr,
+    APART: gl.constexpr,
+    SCRATCH: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
     """Compute all gradients in one pass, the weight's as one partial sum for each group. The
@@ -437,14 +604,17 @@ def gradient_ring(
     group = FIRST + gl.program_id(0) // PARTS
     part = gl.program_id(0) % PARTS
     lead = group % SPACING * STRIDE % ALIGN if PEEL else 0
-    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
     # Of a mean, biases take as many registers as sums.
     WIDE: gl.constexpr = HALVES == 1 or not MEAN
     tensors = (x, dy, dsum) if RESIDUAL else (x, dy)
-    rings = _slots(2 + RESIDUAL, TILES, SLOTS, WARPS, HALVES)
+    SLOT: gl.constexpr = (2 + RESIDUAL) * TILES * WARPS * WARP_WORDS * 4
+    base, scratch = _memory(SLOTS * SLOT, SCRATCH, WARPS)
+    memory = base + (_words(0, layout, WARPS) >> 2) * 16
+    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    left = gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
     for slot in gl.static_range(SLOTS - BEHIND):
         _fetch(
-            rings, tensors, group + slot * GROUPS, rows, slot, part, end, layout,
+            memory + slot * SLOT, tensors, group + slot * GROUPS, rows, part, left, layout, TILES,
             STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
         )  # fmt: skip
     weights = _load_weights(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE)
@@ -455,10 +625,9 @@ def gradient_ring(
     for _ in gl.static_range(TILES * HALVES):
         sums = sums + (gl.zeros([WARPS, WARP_WORDS], gl.float32, layout),)
     biases = sums if MEAN else ()
-    other = _programs(WARPS, SPAN)
+    lane = _lanes(WARPS)
     _await_previous(OVERLAP)
     slot = 0
-    free = SLOTS - BEHIND
     count = gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
     if MEAN:
         mu = gl.load(mean + group, mask=group < rows, other=0.0)
@@ -467,19 +636,23 @@ def gradient_ring(
     for round in range(count + BEHIND):
         row = group + round * GROUPS
         done = row - BEHIND * GROUPS
-        told, seen = _peek(words, done, other, PARTS)
         if MEAN:  # of the next round: they may come from far away
             after = done + GROUPS
-            there = (after >= 0) & (after < rows)
+            is_there = (after >= 0) & (after < rows)
             next_mu = gl.load(mean + row + GROUPS, mask=row + GROUPS < rows, other=0.0)
-            next_done_mu = gl.load(mean + after, mask=there, other=0.0)
-            next_sigma = gl.load(rstd + after, mask=there, other=0.0)
-        async_copy.wait_group(SLOTS - BEHIND - 1)
+            next_done_mu = gl.load(mean + after, mask=is_there, other=0.0)
+            next_sigma = gl.load(rstd + after, mask=is_there, other=0.0)
+        told = _told_at(words, done, lane, APART)
+        seen = _peek(told, PARTS)
+        _wait(SLOTS - BEHIND - 1)
+        here = memory + slot * SLOT
+        before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
+        coming = row + (SLOTS - BEHIND) * GROUPS
         one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
         two = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
         for tile in gl.static_range(TILES):
-            x_tile = rings[0][tile].index(slot).load(layout)
-            dy_tile = rings[1][tile].index(slot).load(layout)
+            x_tile = _load(here, tile, WARPS, HALVES)
+            dy_tile = _load(here, TILES + tile, WARPS, HALVES)
             if PEEL and _may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, ALIGN):
                 x_tile = _only_columns(x_tile, ends[tile][1], HALVES)
                 dy_tile = _only_columns(dy_tile, ends[tile][1], HALVES)
@@ -494,11 +667,10 @@ def gradient_ring(
                     one = gl.fma(value, value, one)
                     two = gl.fma(g, value, two)
         one, two = gl.reduce((one, two), 1, _add_pairs)
-        one, two = gl.reduce((one, two), 0, _add_pairs)
         if round < count:
-            _tell(words, row, part, one, two, PARTS)
+            _tell(words, row, round, part, one, two, scratch, layout, APART, WARPS)
         if done >= 0:
-            first, second = _await(told, seen, other, PARTS, SPAN)
+            first, second = _await(told, seen, PARTS)
             first = _column(first, layout) / COLUMNS
             second = _column(second, layout) / COLUMNS
             if MEAN and HALVES == 2:  # the input is rounded more than this product
@@ -510,12 +682,16 @@ def gradient_ring(
             else:
                 scale = gl.rsqrt(first + eps)
                 slope = -(second * scale) * scale * scale
-            old = gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS)
+            sources = _sources(
+                tensors, coming, rows, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
+            )
             new_sums = ()
             new_biases = ()
             for tile in gl.static_range(TILES):
-                x_tile = rings[0][tile].index(old).load(layout)
-                dy_tile = rings[1][tile].index(old).load(layout)
+                x_tile = _load(before, tile, WARPS, HALVES)
+                dy_tile = _load(before, TILES + tile, WARPS, HALVES)
+                if RESIDUAL:
+                    more = _load(before, 2 * TILES + tile, WARPS, HALVES)
                 out = ()
                 for half in gl.static_range(HALVES):
                     value = _element(x_tile, half, KIND, HALVES)
@@ -537,26 +713,29 @@ def gradient_ring(
                         g = scaled * w
                         found = gl.fma(value, slope, g)
                     if RESIDUAL:
-                        more = rings[2][tile].index(old).load(layout)
                         found += _element(more, half, KIND, HALVES)
                     out = out + (found,)
                 _write(
                     dx, done, out, tile, ends, part, lead, layout,
                     COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
                 )  # fmt: skip
+                _fetch_tile(
+                    before, sources, tile, coming < rows, left, layout, TILES, SURE, WARPS, HALVES
+                )
             sums = new_sums
             biases = new_biases
-        _fetch(
-            rings, tensors, row + (SLOTS - BEHIND) * GROUPS, rows, free, part, end, layout,
-            STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
-        )  # fmt: skip
+            _commit()
+        else:
+            _fetch(
+                before, tensors, coming, rows, part, left, layout, TILES,
+                STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
+            )  # fmt: skip
         slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
-        free = gl.where(free + 1 == SLOTS, 0, free + 1)
         if MEAN:
             mu = next_mu
             done_mu = next_done_mu
             sigma = next_sigma
-    async_copy.wait_group(0)
+    _wait(0)
     _start_next(OVERLAP)
     to = partial + group.to(gl.int64) * COLUMNS
     _keep(to, sums, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)

@@ -19,6 +19,7 @@ from .blocks import (
     mark_missing,
     step,
     vector,
+    words_apart,
 )
 from .cuts import (
     alignments,
@@ -37,8 +38,9 @@ from .cuts import (
 LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 8
 """Of a ring: at least one row that waits for the sums of others, one that is added up, and one on
 its way."""
-MOST_PARTS = 256
-"""Programs of a row: each looks for the words of all."""
+MOST_PARTS = 160
+"""Programs of a row: each looks for the words of all, with up to 5 of each lane (132 were
+measured)."""
 
 
 def _is_possible(problem: Problem, target: Target) -> bool:
@@ -150,9 +152,8 @@ def _slot(problem: Problem, blocks: Blocks) -> int:
 
 
 def _scratch(blocks: Blocks) -> int:
-    """Return the bytes through which several warps add up two sums."""
-    warps = blocks.threads // 32
-    return warps * 8 if warps > 1 else 0
+    """Return the bytes by which the warps of a program tell each other their sums."""
+    return _round_up(32 + blocks.threads, 128)
 
 
 def shared_bytes(problem: Problem, blocks: Blocks) -> int:
@@ -165,18 +166,13 @@ def behind(blocks: Blocks) -> int:
     return 2 if blocks.stages > 3 else 1
 
 
-def _span(blocks: Blocks) -> int:
-    """Return for how many words the lanes of a warp look: as many for each lane."""
-    return max(_power_of_two(blocks.parts), 32)
-
-
 def _registers(problem: Problem, blocks: Blocks) -> int:
     """Return about how many registers a thread needs, for its columns' weights and sums and
     besides, such that ptxas 12.8 spills next to nothing for sm_90."""
     elements = blocks.tiles * blocks.tile // blocks.threads
     own = 56 + 16 * peels(problem, blocks) + elements * has_residual(problem) // 2
     own += 48 * has_mean(problem) * (_tiles_with_ends(problem, blocks) > 2)
-    looks = _span(blocks) // 32 - 1
+    looks = -(-blocks.parts // 32) - 1
     each = 2 + has_mean(problem) * (0.5 if halves(problem) == 2 else 1)
     return int(own + 6 * looks + elements * each)
 
@@ -193,8 +189,8 @@ def _tiles_with_ends(problem: Problem, blocks: Blocks) -> int:
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return about which share of the memory's bandwidth is reached: all rounds last as long as
-    their transfers or as what programs do, more where both are long. The constants fit 367 launches
-    of 60 problems (H200, triton 3.6, 2026-11-28), half of them within 2 percent."""
+    their transfers or as what programs do, more where both are long. The constants fit 412 launches
+    of 25 problems (H200, triton 3.6, 2026-11-28), half of them within 1.5 percent."""
     item, mean, ends = ITEM_BYTES[problem.dtype], has_mean(problem), peels(problem, blocks)
     count = groups(problem, target, blocks)
     moves = (inputs_of(problem) + 1) * problem.elements * item / target.bandwidth
@@ -203,42 +199,40 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     instructions = PER_ROUND + PER_END * ends + elements * each
     works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
     waits = STALLS[blocks.threads] + AT_ENDS * ends
-    waits += TELLING[behind(blocks)] * blocks.parts + MANY * (blocks.parts > 128)
+    waits += TELLING[behind(blocks)] * blocks.parts
     turns = count // _resident(problem, target, blocks)
     rounds = turns * (-(-problem.rows // count) + behind(blocks))
     busy = rounds * (works + waits)
-    together = pow(pow(moves, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
-    besides = turns * LAUNCHES + moves * share_of_partials(problem, target, count)
-    slower = SHARED_SECTORS * shares_sectors(problem, blocks)
-    slower += CROWDED * (mean and blocks.threads > 32 and elements > ROOMY)
-    return moves / (together + besides) / (1 + slower)
+    busy *= 1 + CROWDED * (mean and elements > MOST_ELEMENTS[blocks.threads])
+    transfers = moves * (1 + SHARED_SECTORS * shares_sectors(problem, blocks))
+    together = pow(pow(transfers, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
+    besides = LAUNCHES + (turns - 1) * TURN + moves * share_of_partials(problem, target, count)
+    return moves / (together + besides)
 
 
-PER_ROUND, PER_END = 177, 73
-"""Instructions of a thread in a round, and for rows that start anywhere, as compiled."""
-PER_ELEMENT = {"bfloat16": 12.5, "float16": 20.5, "float32": 10.5}
-"""Instructions for each element: as compiled, and for float16 what its conversions take longer."""
-OF_MEAN, OF_RESIDUAL = 5.9, 1.9
-"""What a mean adds to them (3.2 as compiled, and registers, so that others wait), and a
-residual."""
+PER_ROUND, PER_END = 65, 47
+"""Instructions of a thread in a round, and for rows that start anywhere."""
+PER_ELEMENT = {"bfloat16": 20.2, "float16": 22.7, "float32": 10.0}
+"""Instructions for each element, and what float16's conversions take longer."""
+OF_MEAN, OF_RESIDUAL = 9.9, 1.0
+"""What a mean adds to them, registers included, so that others wait, and a residual."""
 ISSUE = 0.393e-9
 """Seconds of a quarter of a multiprocessor for each instruction of a warp."""
-STALLS = {32: 0.38e-6, 64: 0.56e-6, 128: 0.94e-6, 256: 1.17e-6}
-"""Seconds of a round that a program waits, its warps for each other besides, by its threads."""
-AT_ENDS = 0.14e-6
-TELLING = {1: 11e-9, 2: 5.5e-9}
+STALLS = {32: 0.09e-6, 64: 0.25e-6, 128: 0.41e-6, 256: 0.49e-6}
+"""Seconds of a round that a program waits besides, by its threads."""
+AT_ENDS = 0.05e-6
+TELLING = {1: 4.3e-9, 2: 1.8e-9}
 """Seconds of a round for each program of a row, by how many rows later its sums are needed."""
-MANY = 1.7e-6
-"""What more than 128 programs of a row take, whose words are eight for each lane."""
-OVERLAPPED = 4
-SHARED_SECTORS = 0.035
-"""What it costs that tiles begin within sectors."""
-ROOMY, CROWDED = 48, 0.2
-"""Elements from which a thread of several warps has few registers left for what is on its way,
-with a mean, and what that costs (layernorm-backward 1886 × 71166 in eight tiles of 64 threads 70
-percent; one warp reaches 85 to 91)."""
-LAUNCHES = 4e-6
-"""Seconds before the first row and behind the last."""
+OVERLAPPED = 3.9
+SHARED_SECTORS = 0.04
+"""By how much longer transfers last whose tiles begin within sectors."""
+MOST_ELEMENTS = {32: 56, 64: 56, 128: 48, 256: 48}
+CROWDED = 0.36
+"""By how much longer a round lasts whose threads, with a mean, have more elements, by their number:
+ptxas keeps some of what they need in each round in local memory, which is read behind all rows that
+are on their way."""
+LAUNCHES, TURN = 8.2e-6, 13.4e-6
+"""Seconds before the first row and behind the last, and what each further launch takes besides."""
 
 
 def launches(
@@ -251,11 +245,12 @@ def launches(
         f"{there} words rows eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride,
         CHUNK=_chunk(problem, blocks, blocks.parts), GROUPS=count,
-        PARTS=blocks.parts, SPAN=_span(blocks),
+        PARTS=blocks.parts,
         TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
         BEHIND=behind(blocks), SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem),
         ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
-        RESIDUAL=has_residual(problem), MEAN=has_mean(problem), OVERLAP=target.overlaps_launches,
+        RESIDUAL=has_residual(problem), MEAN=has_mean(problem), APART=words_apart(blocks.parts),
+        SCRATCH=_scratch(blocks), OVERLAP=target.overlaps_launches,
     )  # fmt: skip
     made = replace(
         made,
@@ -267,4 +262,4 @@ def launches(
         replace(made, constants={**made.constants, "FIRST": first})
         for first in range(0, count, at_once)
     )
-    return [mark_missing(problem, target, blocks.parts), *turns]
+    return [mark_missing(problem, target, words_apart(blocks.parts)), *turns]
