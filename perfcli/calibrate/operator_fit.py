@@ -23,7 +23,7 @@ from perfcli.model import OperatorWork, Target
 from perfcli.model.kernel_work import TimedOperator
 from perfcli.predict.calibration import Residuals
 from perfcli.predict.calibration_files import DERIVED_SPREAD
-from perfcli.predict.operator_formulas import Part, parts_of
+from perfcli.predict.operator_formulas import CallPart, parts_of
 from perfcli.predict.operators import OperatorTable, alike, scale_constants, work_of_row
 
 _NOISES = (0.1, 0.3, 1.0)
@@ -54,7 +54,7 @@ class _Known:
     """Holds one call: what it asks for, and its microseconds."""
 
     work: OperatorWork
-    part: Part
+    part: CallPart
     micros: float
     """0 where it was timed on another GPU only."""
     before: float | None = None
@@ -149,7 +149,7 @@ def _list_errors(calls: Sequence[_Known], constants: Mapping[str, float], sms: i
     )
 
 
-def _evaluate(parts: Sequence[Part], constants: Mapping[str, float], sms: int) -> Any:
+def _evaluate(parts: Sequence[CallPart], constants: Mapping[str, float], sms: int) -> Any:
     sizes = {name: np.array([p.sizes[name] for p in parts], float) for name in parts[0].sizes}
     return parts[0].formula(sizes, {**constants, "sms": float(sms)})
 

@@ -85,9 +85,9 @@ def history(
     Exit code of check: 0 no worse, 1 worse, 3 not enough is known.
     """
     from perfcli.history import run
-    from perfcli.history.choosing import Choice
+    from perfcli.history.choosing import HistoryFilter
 
-    choice = Choice(
+    choice = HistoryFilter(
         target=target or "",
         label=label,
         branch=branch or "",

@@ -71,7 +71,7 @@ def find_changes(series: Series) -> list[Turning]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Standing:
     """Says how the end of a series stands to the best that it was."""
 
     series: Series
@@ -99,17 +99,17 @@ class Held:
         return max(sizes, default=0.0) < math.log(self.ratio) / 2
 
 
-def hold(series: Series, limit: float) -> Held:
+def hold(series: Series, limit: float) -> Standing:
     """Return how the end of a series stands to its best: worse where it is so by more than
     ``limit`` (0.02: two percent), which several small changes may add up to."""
     return _hold_exact(series, limit) if series.is_exact else _hold_measured(series, limit)
 
 
-def _hold_exact(series: Series, limit: float) -> Held:
+def _hold_exact(series: Series, limit: float) -> Standing:
     values = series.values
     last = values[-1]
     if len(values) == 1:
-        return Held(series, "unsure", None, last=last, why="there is one point")
+        return Standing(series, "unsure", None, last=last, why="there is one point")
     best = max(values) if series.higher_is_better else min(values)
     reference = max(index for index, value in enumerate(values) if value == best)
     ratio = last / best if best else None
@@ -119,16 +119,16 @@ def _hold_exact(series: Series, limit: float) -> Held:
     changes.sort(key=lambda each: -abs(each.after - each.before))
     grown = last != best if ratio is None else ratio > 1 + limit
     ends = max((each.index for each in changes), default=reference)
-    return Held(
+    return Standing(
         *(series, "worse" if grown else "same", ratio, ratio, ratio),
         *(best, last, reference, ends, changes),
     )
 
 
-def _hold_measured(series: Series, limit: float) -> Held:
+def _hold_measured(series: Series, limit: float) -> Standing:
     drift = measure_drift([math.log(value) for value in series.values])
     if drift.size is None or drift.low is None or drift.high is None:
-        return Held(series, "unsure", None, last=series.values[-1], why=drift.why)
+        return Standing(series, "unsure", None, last=series.values[-1], why=drift.why)
     low, high = math.exp(drift.low), math.exp(drift.high)
     ratio = math.exp(drift.size)
     changes = [each for each in find_changes(series) if each.index > drift.reference]
@@ -139,7 +139,7 @@ def _hold_measured(series: Series, limit: float) -> Held:
         verdict = "worse"
     elif high <= 1 + limit:
         verdict = "same"
-    return Held(
+    return Standing(
         *(series, verdict, ratio, low, high),
         *(None, series.values[-1], drift.begins, drift.ends, changes),
         why if verdict == "unsure" else "",

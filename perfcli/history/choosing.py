@@ -15,7 +15,7 @@ from perfcli.names import suggestion
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class HistoryFilter:
     """Says which part of a history is meant."""
 
     scenarios: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Choice:
     """Points of each subject, at most."""
 
 
-def choose_subjects(history: History, choice: Choice) -> list[tuple[Subject, list[Stored]]]:
+def choose_subjects(history: History, choice: HistoryFilter) -> list[tuple[Subject, list[Stored]]]:
     """Return the subjects that are meant, each with its entries in order.
 
     Raises PerfcliError where there are none.
@@ -73,7 +73,7 @@ def choose_subjects(history: History, choice: Choice) -> list[tuple[Subject, lis
     raise PerfcliError(f"the history has no entry of all of this together: {', '.join(words)}")
 
 
-def _is_meant(subject: Subject, choice: Choice) -> bool:
+def _is_meant(subject: Subject, choice: HistoryFilter) -> bool:
     scenarios = choice.scenarios
     named = not scenarios or any(_matches(typed, subject.scenario) for typed in scenarios)
     target = not choice.target or choice.target == subject.where
@@ -85,7 +85,7 @@ def _matches(typed: str, scenario: str) -> bool:
     return typed == scenario or scenario.startswith(f"{typed}:") or f"/{typed}" in f"/{scenario}"
 
 
-def _choose_entries(entries: Sequence[Stored], choice: Choice) -> list[Stored]:
+def _choose_entries(entries: Sequence[Stored], choice: HistoryFilter) -> list[Stored]:
     listed = order(entries)
     if choice.branch:
         listed = [each for each in listed if each.entry.commit.branch == choice.branch]
@@ -93,7 +93,7 @@ def _choose_entries(entries: Sequence[Stored], choice: Choice) -> list[Stored]:
 
 
 def choose_series(
-    subjects: Sequence[tuple[Subject, list[Stored]]], choice: Choice
+    subjects: Sequence[tuple[Subject, list[Stored]]], choice: HistoryFilter
 ) -> list[tuple[Subject, list[Stored], list[Series]]]:
     """Return each subject's series that are meant: those that judge where no metric and no kernel
     is named. A subject that has none of a named one is left out.
@@ -119,7 +119,7 @@ def choose_series(
     return found
 
 
-def _choose_of_one(entries: Sequence[Stored], choice: Choice) -> list[Series]:
+def _choose_of_one(entries: Sequence[Stored], choice: HistoryFilter) -> list[Series]:
     made = make_series(entries, kernels=bool(choice.kernel), metrics=choice.metrics)
     if not choice.metrics and not choice.kernel:
         return choose_deciding(made)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perfcli import units
 from perfcli.history import view
 from perfcli.history.behind import Behind
-from perfcli.history.changes import Held, Turning
+from perfcli.history.changes import Standing, Turning
 from perfcli.history.series import Series
 from perfcli.loading import registry
 from perfcli.model import (
@@ -40,7 +40,7 @@ class Drawing:
 
     series: Series
     changes: Sequence[Turning]
-    held: Held | None = None
+    held: Standing | None = None
 
 
 def render(page: HistoryPage) -> str:

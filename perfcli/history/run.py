@@ -13,8 +13,8 @@ from perfcli.console import documents, output, table
 from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
 from perfcli.history import view
-from perfcli.history.changes import Held, Turning, find_changes, hold
-from perfcli.history.choosing import Choice, choose_series, choose_subjects
+from perfcli.history.changes import Standing, Turning, find_changes, hold
+from perfcli.history.choosing import HistoryFilter, choose_series, choose_subjects
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.history import History, read_clock
 from perfcli.history.opening import open_home
@@ -36,7 +36,7 @@ class Asked:
     what: tuple[str, ...] = ()
     place: str | None = None
     commit: str = ""
-    choice: Choice = field(default_factory=Choice)
+    choice: HistoryFilter = field(default_factory=HistoryFilter)
     limit: float = LIMIT_PERCENT
     wanted: documents.Wanted = field(default_factory=documents.Wanted)
     quiet: bool = False
@@ -119,7 +119,7 @@ def _merge(asked: Asked, notes: Notes) -> int:
 # --- show, plot, check ----------------------------------------------------------------------------
 
 
-def _find(history: History, choice: Choice) -> Iterator[Found]:
+def _find(history: History, choice: HistoryFilter) -> Iterator[Found]:
     for subject, entries, chosen in choose_series(choose_subjects(history, choice), choice):
         yield Found(subject, entries, [(each, find_changes(each)) for each in chosen])
 
@@ -217,7 +217,7 @@ def _check(asked: Asked, notes: Notes) -> int:
     return code
 
 
-def _judge(held: Sequence[Held]) -> int:
+def _judge(held: Sequence[Standing]) -> int:
     """Return 1 where anything is worse, 3 where anything is unsure, 0 where nothing is."""
     verdicts = {each.verdict for each in held}
     return 1 if "worse" in verdicts else 3 if "unsure" in verdicts else 0
@@ -240,7 +240,7 @@ def _site(asked: Asked, notes: Notes) -> int:
 # --- output ---------------------------------------------------------------------------------------
 
 
-def _choose(asked: Asked, last: int | None = None) -> Choice:
+def _choose(asked: Asked, last: int | None = None) -> HistoryFilter:
     return replace(asked.choice, scenarios=asked.what, last=asked.choice.last or last)
 
 
@@ -291,7 +291,7 @@ def _plain_change(change: Turning, behind: Behind) -> dict[str, Any]:
     }
 
 
-def _plain_held(held: Held) -> dict[str, Any]:
+def _plain_held(held: Standing) -> dict[str, Any]:
     return {
         "subject": held.series.subject,
         "kind": held.series.kind,

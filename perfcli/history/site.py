@@ -15,8 +15,8 @@ from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.history import view
 from perfcli.history.behind import Behind, look_behind
-from perfcli.history.changes import Held, Turning, find_changes, hold
-from perfcli.history.choosing import Choice, choose_subjects
+from perfcli.history.changes import Standing, Turning, find_changes, hold
+from perfcli.history.choosing import HistoryFilter, choose_subjects
 from perfcli.history.comparing import render_comparison
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.history import History
@@ -35,7 +35,7 @@ MOST_COMPARISONS = 40
 _WORD = re.compile(r"[^a-z0-9]+")
 
 
-def write_site(history: History, choice: Choice, folder: Path, limit: float) -> int:
+def write_site(history: History, choice: HistoryFilter, folder: Path, limit: float) -> int:
     """Write all pages into a folder, and return how many. ``limit``: what counts as worse, a share.
 
     Raises PerfcliError where the folder can't be written.
@@ -103,7 +103,7 @@ class _Site:
 
     def _draw(self, series: Sequence[Series], deciding: Sequence[Series]) -> Iterator[Drawing]:
         for each in series:
-            held: Held | None = None
+            held: Standing | None = None
             if each in deciding:
                 held = hold(each.cut(RECENT), self.limit)
             yield Drawing(each, find_changes(each), held)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perfcli import units
 from perfcli.console import table
 from perfcli.frames.table import Column, Table
-from perfcli.history.changes import Held, Turning
+from perfcli.history.changes import Standing, Turning
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.series import Sample, Series
 from perfcli.units import shorten
@@ -94,14 +94,14 @@ def _list(word: str, lines: Sequence[str]) -> Iterator[str]:
 WORDS = {"worse": "WORSE", "same": "SAME", "better": "BETTER", "unsure": "UNSURE"}
 
 
-def write_verdict(held: Held) -> str:
+def write_verdict(held: Standing) -> str:
     """Return how the end of a series stands, in a word: what is worse within the limit passes, and
     is not called the same."""
     word = WORDS[held.verdict]
     return "PASS" if held.verdict == "same" and _is_apart(held) else word
 
 
-def _is_apart(held: Held) -> bool:
+def _is_apart(held: Standing) -> bool:
     """Return whether the end of a series is known to differ from its best."""
     if held.ratio is None:
         return held.last != held.best
@@ -110,7 +110,7 @@ def _is_apart(held: Held) -> bool:
     return not (held.low or 0) <= 1 <= (held.high or 0)
 
 
-def describe_held(held: Held, limit: float) -> Iterator[str]:
+def describe_held(held: Standing, limit: float) -> Iterator[str]:
     """Yield how the end of a series stands, with what led there if it is worse. ``limit``: in
     percent."""
     series = held.series
@@ -135,7 +135,7 @@ def describe_held(held: Held, limit: float) -> Iterator[str]:
     yield f"        to   {name_point(ends)}"
 
 
-def sum_up_held(held: Sequence[Held]) -> str:
+def sum_up_held(held: Sequence[Standing]) -> str:
     """Return one line about the ends of several series: the worst of them, and how many are no
     worse."""
     by_verdict = {name: [h for h in held if h.verdict == name] for name in ("worse", "unsure")}
@@ -150,7 +150,7 @@ def sum_up_held(held: Sequence[Held]) -> str:
     return units.printable(text)
 
 
-def write_ratio(held: Held) -> str:
+def write_ratio(held: Standing) -> str:
     """Return how the end stands to the best, as a change."""
     if held.ratio is None:
         write = units.writer(held.series.metric)

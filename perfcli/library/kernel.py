@@ -205,7 +205,7 @@ class NotKnown(PerfcliError):
     test that asks for ``not k.spilled_words`` must not pass because nobody knows."""
 
 
-class Part(NamedTuple):
+class Portion(NamedTuple):
     """Says what one kernel adds to a total, or has of what is not added up."""
 
     number: int
@@ -218,10 +218,10 @@ class Total(int):
     (``parts``, most first). Calculating with it gives a plain ``int``."""
 
     metric: str
-    parts: tuple[Part, ...]
+    parts: tuple[Portion, ...]
 
     @classmethod
-    def of(cls, metric: str, value: float, parts: tuple[Part, ...]) -> Self:
+    def of(cls, metric: str, value: float, parts: tuple[Portion, ...]) -> Self:
         made = cls(value)
         made.metric = metric
         made.parts = parts
@@ -256,6 +256,6 @@ def counted(run: Run, name: str) -> Total:
     """Return the same as a whole number, with its parts."""
     metric = METRICS[name]
     values = [(n, k.name, metric.of(k)) for n, k in enumerate(run.kernels) if k.launches]
-    parts = (Part(n, kernel, int(value)) for n, kernel, value in values if value)
+    parts = (Portion(n, kernel, int(value)) for n, kernel, value in values if value)
     most = sorted(parts, key=lambda part: (-part.value, part.number))
     return Total.of(name, total(run, name), tuple(most))

@@ -127,7 +127,7 @@ def _moving_micros(z: Sizes, c: Constants) -> Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CallPart:
     """Holds one thing that a call does, as its formula and its class of calls know it."""
 
     name: str
@@ -142,7 +142,7 @@ class Part:
 _BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4}
 
 
-def parts_of(work: OperatorWork) -> tuple[Part, ...] | None:
+def parts_of(work: OperatorWork) -> tuple[CallPart, ...] | None:
     """Return what a call does one after the other; None where no formula is known."""
     if work.family == "other":
         return (_other(work),)
@@ -168,7 +168,7 @@ def _half(precision: str) -> str:
     return "half" if precision in ("bf16", "fp16") else precision
 
 
-def _product(work: OperatorWork) -> Part:
+def _product(work: OperatorWork) -> CallPart:
     z = work.sizes
     m, n, k, batch, s = z["m"], z["n"], z["k"], z["batch"], _BYTES[work.precision]
     align = int(z["align"])
@@ -184,10 +184,10 @@ def _product(work: OperatorWork) -> Part:
         0.7 * z["right"], 0.49 * math.log2(align), 0.7 * z["batched"], 0.3 * z["bias"],
         1.4 * added, 0.3 * (work.precision == "fp16"),
     )  # fmt: skip
-    return Part(f"product {_half(work.precision)} {aligned}", _product_micros, sizes, place)
+    return CallPart(f"product {_half(work.precision)} {aligned}", _product_micros, sizes, place)
 
 
-def _attention(work: OperatorWork) -> Part:
+def _attention(work: OperatorWork) -> CallPart:
     z, s = work.sizes, _BYTES[work.precision]
     backward = work.family == "attention backward"
     heads, queries, keys, width = z["heads"], z["queries"], z["keys"], z["width"]
@@ -205,10 +205,10 @@ def _attention(work: OperatorWork) -> Part:
         2 * math.log(width), 1.5 * z["causal"], 2 * z["dropout"], 2 * z["mask"],
     )  # fmt: skip
     name = f"{work.family} {work.variant} {'half' if s == 2 else 'fp32'}"
-    return Part(name, _attention_micros, sizes, place)
+    return CallPart(name, _attention_micros, sizes, place)
 
 
-def _encoder_layer(work: OperatorWork) -> Iterator[Part]:
+def _encoder_layer(work: OperatorWork) -> Iterator[CallPart]:
     """Yield what ``_transformer_encoder_layer_fwd`` launches, in torch 2.11 to 2.13: four products
     with weights, attention, and what moves activations between them."""
     z, s = work.sizes, _BYTES[work.precision]
@@ -235,7 +235,7 @@ def _encoder_layer(work: OperatorWork) -> Iterator[Part]:
         )
 
 
-def _convolution(work: OperatorWork, part: str) -> Part:
+def _convolution(work: OperatorWork, part: str) -> CallPart:
     z, s = work.sizes, _BYTES[work.precision]
     images, groups, taps = z["images"], z["groups"], z["taps"]
     channels = z["in"], z["out"]
@@ -268,7 +268,7 @@ def _convolution(work: OperatorWork, part: str) -> Part:
         0.3 * (work.precision == "fp16"), 0.4 * math.log(groups),
     )  # fmt: skip
     formula = _moving_micros if kind == "depthwise" else _convolution_micros
-    return Part(f"convolution {part} {kind} {_half(work.precision)}", formula, sizes, place)
+    return CallPart(f"convolution {part} {kind} {_half(work.precision)}", formula, sizes, place)
 
 
 def _kind_of_convolution(z: Mapping[str, float], size: int) -> str:
@@ -282,10 +282,10 @@ def _kind_of_convolution(z: Mapping[str, float], size: int) -> str:
     return "point" if z["taps"] == 1 and z["stride"] == 1 else "dense"
 
 
-def _other(work: OperatorWork) -> Part:
+def _other(work: OperatorWork) -> CallPart:
     moved = work.read + work.written
     row = max(work.sizes.get("row", 1.0), 1.0)
     sizes = {"bytes": moved, "flops": 0.0, "copies": 0.0}
-    return Part(
+    return CallPart(
         f"other {work.variant}", _moving_micros, sizes, (math.log(max(moved, 1)), math.log(row))
     )

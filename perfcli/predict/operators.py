@@ -30,7 +30,7 @@ from perfcli.predict.calibration_files import (
     _sheet_of,
 )
 from perfcli.predict.collectives import estimate_collective
-from perfcli.predict.operator_formulas import Constants, Numbers, Part, parts_of
+from perfcli.predict.operator_formulas import CallPart, Constants, Numbers, parts_of
 
 # --- what was measured ------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ def work_of_row(given: Mapping[str, Any], row: Sequence[float]) -> OperatorWork:
     )
 
 
-def _part_named(work: OperatorWork, name: str) -> Part:
+def _part_named(work: OperatorWork, name: str) -> CallPart:
     return next(part for part in parts_of(work) or () if part.name == name)
 
 
@@ -231,7 +231,7 @@ def _estimate_of_eight_bits(
 
 
 def _estimate_part(
-    part: Part, table: OperatorTable, target: Target
+    part: CallPart, table: OperatorTable, target: Target
 ) -> tuple[float, float, str] | None:
     of = table.class_named(part.name)
     if of is None:

@@ -336,7 +336,7 @@ class Channel:
             self._process.wait(timeout=STACK_SECONDS)
 
 
-class Held:
+class HeldWorker:
     """Holds one worker, with a folder for its log and caches that goes with it. ``_begin`` sets
     ``_channel``, and tells the worker what to do."""
 

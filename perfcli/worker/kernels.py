@@ -44,7 +44,7 @@ from perfcli.model.kernel_work import (
     TimedOperator,
 )
 from perfcli.worker import protocol
-from perfcli.worker.channel import Channel, Held, Reply
+from perfcli.worker.channel import Channel, HeldWorker, Reply
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class _Reply(Reply):
     found: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Worker(Held):
+class _Worker(HeldWorker):
     def __init__(
         self, python: str | None, timeout_seconds: float | None, own: Mapping[str, str]
     ) -> None:

@@ -13,7 +13,7 @@ from perfcli.decoding import decode
 from perfcli.errors import OutOfMemory, PerfcliError
 from perfcli.model import Ask, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
-from perfcli.worker.channel import Channel, Held, Reply
+from perfcli.worker.channel import Channel, HeldWorker, Reply
 from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.forked_worker import Descriptors, ForkedWorker, fork_warm
 from perfcli.worker.roles import PHASES, Phase
@@ -47,7 +47,7 @@ class Starter:
         return LiveWorker(request, self.caches, told, self.timeout_seconds, self.servers)
 
 
-class LiveWorker(Held):
+class LiveWorker(HeldWorker):
     """Answers, from a process of its own, as a ``roles.MeasuringWorker``."""
 
     def __init__(

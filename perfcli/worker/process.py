@@ -23,7 +23,7 @@ from perfcli.errors import PerfcliError
 from perfcli.machine.driver import device_count
 from perfcli.model import Bundle, CompileRequest
 from perfcli.worker import protocol
-from perfcli.worker.channel import Channel, Held, Reply, read_bundle
+from perfcli.worker.channel import Channel, HeldWorker, Reply, read_bundle
 from perfcli.worker.fork_server import ForkServers
 from perfcli.worker.forked_worker import ForkedWorker, fork_warm
 from perfcli.worker.needs import USUAL_NEEDS, Needs, measure_memory
@@ -236,7 +236,7 @@ class _Crew:
         self._pool.shutdown(cancel_futures=True)
 
 
-class _Compilation(Held):
+class _Compilation(HeldWorker):
     """Compiles one request in one worker, which begins at once."""
 
     def __init__(

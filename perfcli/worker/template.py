@@ -24,7 +24,7 @@ from perfcli.model import (
     Run,
 )
 from perfcli.worker import protocol
-from perfcli.worker.channel import Channel, Held, Reply
+from perfcli.worker.channel import Channel, HeldWorker, Reply
 from perfcli.worker.roles import Made
 from perfcli.worker.starting import worker_environment
 from perfcli.worker.weighing import _add_work
@@ -183,7 +183,7 @@ class TemplateProcess:
             template.close()
 
 
-class WarmWorker(Held):
+class WarmWorker(HeldWorker):
     """Keeps one process that has torch imported for a request's device, target, interpreter and
     environment. Raises what it says of itself where it can't start."""
 

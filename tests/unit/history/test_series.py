@@ -13,7 +13,7 @@ from msgspec import structs
 from perfcli.errors import PerfcliError
 from perfcli.history import view
 from perfcli.history.changes import find_changes, hold
-from perfcli.history.choosing import Choice, choose_series, choose_subjects
+from perfcli.history.choosing import HistoryFilter, choose_series, choose_subjects
 from perfcli.history.entry import Entry, Subject
 from perfcli.history.plot import draw
 from perfcli.history.series import choose_deciding, find_clocks_going_back, make_series
@@ -160,30 +160,30 @@ def test_what_grew_from_nothing_is_worse() -> None:
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
     history = filled(entry(1), entry(2))
     with pytest.raises(PerfcliError, match=r"no history of 'model.py:blok'.*model.py:block"):
-        choose_subjects(history, Choice(scenarios=("model.py:blok",)))
-    ((subject, entries),) = choose_subjects(history, Choice(scenarios=("model.py",)))
+        choose_subjects(history, HistoryFilter(scenarios=("model.py:blok",)))
+    ((subject, entries),) = choose_subjects(history, HistoryFilter(scenarios=("model.py",)))
     assert (subject, len(entries)) == (BLOCK, 2)
     with pytest.raises(PerfcliError, match="spilled_words"):
-        choose_series([(subject, entries)], Choice(metrics=("spilled",)))
+        choose_series([(subject, entries)], HistoryFilter(metrics=("spilled",)))
     with pytest.raises(PerfcliError, match=r"nothing of --target a100: did you mean h100"):
-        choose_subjects(history, Choice(target="a100"))
+        choose_subjects(history, HistoryFilter(target="a100"))
     with pytest.raises(PerfcliError, match=r"nothing of --label slow: there are none"):
-        choose_subjects(history, Choice(target="h100", label="slow"))
+        choose_subjects(history, HistoryFilter(target="h100", label="slow"))
 
 
 def test_a_kernel_of_one_subject_only_is_found() -> None:
     other = structs.replace(BLOCK, target="a100")
     history = filled(entry(1, kernel="forward 0 triton_x"), entry(1, subject=other))
-    subjects = choose_subjects(history, Choice())
-    ((subject, _, (found,)),) = choose_series(subjects, Choice(kernel="triton_x"))
+    subjects = choose_subjects(history, HistoryFilter())
+    ((subject, _, (found,)),) = choose_series(subjects, HistoryFilter(kernel="triton_x"))
     assert (subject, found.kernel) == (BLOCK, "forward 0 triton_x")
     with pytest.raises(PerfcliError, match=r"kernel 'forward 1 triton_x': did you mean forward 0"):
-        choose_series(subjects, Choice(kernel="forward 1 triton_x"))
+        choose_series(subjects, HistoryFilter(kernel="forward 1 triton_x"))
 
 
 def test_since_and_last_leave_points_out() -> None:
     history = filled(*(entry(n, depth=n + 1) for n in range(10)))
-    since = Choice(since=f"{4:040x}")
+    since = HistoryFilter(since=f"{4:040x}")
     ((_, entries),) = choose_subjects(history, since)
     assert [each.entry.commit.depth for each in entries] == [5, 6, 7, 8, 9, 10]
     ((_, entries),) = choose_subjects(history, replace(since, last=2))
@@ -194,10 +194,10 @@ def test_since_goes_by_what_is_stored_where_git_knows_nothing() -> None:
     other = structs.replace(BLOCK, target="a100")
     ours = [entry(n, depth=n + 1) for n in (1, 3, 5, 7)]
     theirs = [entry(n, depth=n + 1, subject=other) for n in (2, 4, 6)]
-    chosen = choose_subjects(filled(*ours, *theirs), Choice(since=f"{5:040x}"))
+    chosen = choose_subjects(filled(*ours, *theirs), HistoryFilter(since=f"{5:040x}"))
     assert [[each.entry.commit.depth for each in kept] for _, kept in chosen] == [[6, 8], [7]]
     unordered = [entry(1), entry(2, subject=other), entry(3), entry(4, subject=other)]
-    chosen = choose_subjects(filled(*unordered), Choice(since=f"{3:040x}"))
+    chosen = choose_subjects(filled(*unordered), HistoryFilter(since=f"{3:040x}"))
     titles = [[each.entry.commit.title for each in kept] for _, kept in chosen]
     assert titles == [["Change 3"], ["Change 4"]]
 
