@@ -374,7 +374,7 @@ def _check_parameters(
     for typed, value in given.items():
         name = internal(typed)
         if name not in known and name != "mode":
-            near = suggestion(typed, [*map(public, known), "mode"])
+            near = suggestion(typed, {*map(public, known), "mode"})
             raise PerfcliError(f"{place} has no parameter {typed!r}: {near}")
         if name != "mode" and (default := known[name]) is not None:
             convert_typed(name, value, Parameter(default))

@@ -129,12 +129,17 @@ def _mark(given: GivenInput, mark: str) -> GivenInput:
         if not value.isdigit() or not int(value):
             raise _refuse(given.text, f"below={value} is no number above 0")
         return replace(given, below=int(value))
-    name = mark.removeprefix("torch.").lower()
-    name = _SHORT.get(name, name)
+    name = dtype_name(mark)
     if name not in _DTYPES:
         known = (*_SHORT, *_DTYPES, *_MARKS)
         raise _refuse(given.text, f"{mark!r} is no dtype: {suggestion(name, known)}")
     return replace(given, dtype=name)
+
+
+def dtype_name(typed: str) -> str:
+    """Return torch's name of a dtype as it was typed, ``bf16`` or ``torch.bfloat16``."""
+    name = typed.removeprefix("torch.").lower()
+    return _SHORT.get(name, name)
 
 
 def _check_layout(given: GivenInput, layout: str) -> str:

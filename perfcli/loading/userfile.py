@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from perfcli.errors import PerfcliError
 from perfcli.loading.builders import USUAL_NAMES, find_silent, write_inputs, write_template
-from perfcli.loading.inputs import GivenInput
+from perfcli.loading.inputs import GivenInput, dtype_name
 from perfcli.loading.printed import keep_output
 from perfcli.loading.tracebacks import users_failure
 from perfcli.model import Parameter, Scalar, Scenario
@@ -31,8 +31,8 @@ EXAMPLES: Mapping[str, Scalar] = {"bool": False, "int": 0, "float": 0.0, "str": 
 
 
 def _from_function(function: FunctionType, name: str) -> Scenario:
-    """Return a scenario whose parameters are the function's keyword parameters with plain defaults
-    or none, and ``mode``, which the function only gets if it asks for it."""
+    """Return a scenario whose parameters are the function's keyword parameters with plain defaults,
+    dtypes of torch or none, and ``mode``, which the function only gets if it asks for it."""
     found = (
         (key, _parameter(each)) for key, each in inspect.signature(function).parameters.items()
     )
@@ -40,8 +40,11 @@ def _from_function(function: FunctionType, name: str) -> Scenario:
     wanted = set(parameters)
     parameters["mode"] = _mode(parameters["mode"]) if "mode" in wanted else MODE
 
+    dtypes = {key for key in wanted if _is_dtype(inspect.signature(function).parameters[key])}
+
     def build(params: Mapping[str, Scalar]) -> Any:
-        return function(**{key: value for key, value in params.items() if key in wanted})
+        given = {key: value for key, value in params.items() if key in wanted}
+        return function(**given | {key: _to_dtype(key, given[key]) for key in dtypes})
 
     return Scenario(
         name=name,
@@ -91,8 +94,25 @@ def _parameter(parameter: inspect.Parameter) -> Parameter | None:
         return None
     if _is_required(parameter):
         return Parameter(EXAMPLES.get(_annotation_text(parameter.annotation)), required=True)
+    if _is_dtype(parameter):
+        return Parameter(str(parameter.default).removeprefix("torch."))
     scalar = isinstance(parameter.default, bool | int | float | str | None)
     return Parameter(parameter.default) if scalar else None
+
+
+def _is_dtype(parameter: inspect.Parameter) -> bool:
+    """Return whether the default is a dtype of torch, which is typed by its name."""
+    kind = type(parameter.default)
+    return (kind.__module__, kind.__name__) == ("torch", "dtype")
+
+
+def _to_dtype(name: str, value: Scalar) -> Any:
+    import torch
+
+    found = getattr(torch, dtype_name(str(value)), None)
+    if not isinstance(found, torch.dtype):
+        raise PerfcliError(f"{name} expects a dtype such as bfloat16 or fp32, got {value!r}")
+    return found
 
 
 def _annotation_text(annotation: Any) -> str:

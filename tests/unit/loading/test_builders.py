@@ -190,6 +190,12 @@ def test_a_parameter_that_the_text_shows_to_be_wrong(
     assert str(refused(BLOCK, tmp_path, "block", given)).endswith(said)
 
 
+def test_a_function_that_has_a_mode_of_its_own_lists_it_once(tmp_path: Path) -> None:
+    text = "def block(rows=128, mode='forward'):\n    return abs, (1,)\n"
+    said = str(refused(text, tmp_path, "block", {"zzz": "1"}))
+    assert said.endswith("has no parameter 'zzz': known: mode, rows")
+
+
 @pytest.mark.parametrize(
     "text",
     [

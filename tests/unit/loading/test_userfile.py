@@ -108,6 +108,23 @@ def test_a_function_that_asks_for_the_mode_gets_it(write: Write) -> None:
         registry.resolve_params(scenario, None, {"mode": "backward"})
 
 
+@pytest.mark.torch
+def test_a_dtype_is_a_parameter_that_is_typed_by_its_name(write: Write) -> None:
+    torch = pytest.importorskip("torch")
+    text = "import torch\ndef net(dtype: torch.dtype = torch.float32):\n    return abs, [dtype]\n"
+    scenario = registry.scenario(write("m.py", text))
+
+    def build(**typed: str) -> Any:
+        params = registry.resolve_params(scenario, None, typed)
+        return params["dtype"], registry.build(scenario, params).inputs
+
+    assert build() == ("float32", (torch.float32,))
+    assert build(dtype="bf16") == ("bf16", (torch.bfloat16,))
+    assert build(dtype="torch.float16") == ("torch.float16", (torch.float16,))
+    with pytest.raises(PerfcliError, match=r"dtype expects a dtype such as bfloat16 .*'half2'"):
+        build(dtype="half2")
+
+
 @pytest.mark.parametrize(
     ("returned", "inputs", "kwargs", "mode"),
     [
