@@ -18,7 +18,7 @@ from keyword import iskeyword
 from typing import Annotated, Any, TypeGuard, cast, get_args, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from perfcli import __version__, units
 from perfcli.console.notes import guard_commands
@@ -190,6 +190,7 @@ class _TakingModules(TyperCommand):
         own = args.index("--") if "--" in args else len(args)
         held = [f" {w}" if n < own and _MODULE.match(w) else w for n, w in enumerate(args)]
         rest = super().parse_args(ctx, held)
+        self._refuse_targets(args[:own])
         for name, given in ctx.params.items():
             if isinstance(given, list):
                 ctx.params[name] = [_release_module(each) for each in given]
@@ -197,20 +198,45 @@ class _TakingModules(TyperCommand):
                 ctx.params[name] = _release_module(given)
         return rest
 
+    def _refuse_targets(self, words: Sequence[str]) -> None:
+        """End with one line where --target is typed several times and the last would win: some
+        commands take it repeatedly, and who types it means each."""
+        if not any("--target" in each.opts and not each.multiple for each in self._list_options()):
+            return
+        typed = _list_typed(words, ["--target"])
+        if len(typed) > 1:
+            listed = ",".join(dict.fromkeys(",".join(typed).split(",")))
+            several = f"--target {listed}"
+            if self.name == "sweep":
+                takes, instead = "one list of targets", several
+            else:
+                takes, instead = "one target", "one --target per command"
+                instead += f" (sweep takes a list: {several})" * ("," in listed)
+            got = " ".join(f"--target {each}" for each in typed)
+            _complain(f"{self.name} takes {takes}, got {got}: give {instead}")
+            raise typer.Exit(PerfcliError.exit_code)
+
+    def _list_options(self) -> list[TyperOption]:
+        return [each for each in self.params if isinstance(each, TyperOption)]
+
 
 def _find_typed(words: Sequence[str], names: Sequence[str]) -> str:
-    """Return the value that was typed last for an option: ``--top 3``, ``--top=3``, ``-j3``; empty
-    where there is none."""
-    found = ""
+    """Return the value that was typed last for an option; empty where there is none."""
+    return next(reversed(_list_typed(words, names)), "")
+
+
+def _list_typed(words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the values that were typed for an option: ``--top 3``, ``--top=3``, ``-j3``."""
+    found: list[str] = []
     for place, word in enumerate(words):
         name, equals, value = word.partition("=")
         short = next((n for n in names if len(n) == 2 and word.startswith(n)), "")
         if word in names:
-            found = next(iter(words[place + 1 : place + 2]), found)
+            found += words[place + 1 : place + 2]
         elif equals and name in names:
-            found = value
+            found.append(value)
         elif short:
-            found = word.removeprefix(short)
+            found.append(word.removeprefix(short))
     return found
 
 

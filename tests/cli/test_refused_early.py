@@ -79,6 +79,39 @@ def test_cores_are_counted_in_plain_words(
     assert f"--threads 3: only {told} be used here" in refused(*COMPARE, "--threads", "3")
 
 
+# --- targets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["run", "compare", "explain", "inspect-kernel", "tune"])
+def test_two_targets_are_not_taken_for_the_last_one(refused: Refused, name: str) -> None:
+    said = refused(name, "rmsnorm", "--target", "h100", "--target=a100")
+    assert said == (
+        f"perfcli: {name} takes one target, got --target h100 --target a100: give one --target "
+        "per command (sweep takes a list: --target h100,a100)"
+    )
+
+
+def test_a_target_typed_twice(refused: Refused) -> None:
+    said = refused("run", "rmsnorm", "--target", "h100", "--target", "h100")
+    assert said.endswith("got --target h100 --target h100: give one --target per command")
+
+
+def test_sweep_takes_its_targets_in_one_list(refused: Refused) -> None:
+    said = refused("sweep", "rmsnorm", "--target", "h100,h200", "--target", "a100")
+    assert said == (
+        "perfcli: sweep takes one list of targets, got --target h100,h200 --target a100: "
+        "give --target h100,h200,a100"
+    )
+
+
+@pytest.mark.parametrize("words", ["", "--epochs 3"])
+def test_a_target_of_a_script_is_not_counted(perfcli: Any, words: str) -> None:
+    Path("train.py").write_text("import torch\n")
+    own = ("run", "train.py", *words.split(), "--target", "h100")
+    assert "takes one target" not in perfcli(*own, "--", "--target", "a100").err
+    assert "run takes one target" in perfcli(*own, "--target", "a100").complaint
+
+
 # --- where JSON goes ---------------------------------------------------------------------------
 
 
