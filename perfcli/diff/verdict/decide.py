@@ -167,8 +167,12 @@ def _judge_wrong_results(comparison: Comparison, wrong: WrongResults) -> _Ruling
 
 def _find_new(comparison: Comparison, severity: str) -> Finding | None:
     """Return the gravest finding of a severity that came with the head."""
+    return next(iter(_list_new(comparison, severity)), None)
+
+
+def _list_new(comparison: Comparison, severity: str) -> list[Finding]:
     came = (f for f in comparison.findings if f.came_with_head and not f.doubt)
-    return next((finding for finding in came if finding.severity == severity), None)
+    return [finding for finding in came if finding.severity == severity]
 
 
 # --- times -----------------------------------------------------------------------------------
@@ -248,12 +252,32 @@ def is_estimated(comparison: Comparison) -> bool:
 
 def _object_to_estimate(weighed: _Weighed, comparison: Comparison) -> _Ruling:
     """Return unknown for an estimate that sees nothing slower, where the head has a new error: it
-    may lack what the error sees."""
-    by_time = isinstance(weighed.decided.evidence, EstimatedChange)
-    error = _find_new(comparison, "error")
-    if by_time and weighed.outcome in ("better", "same") and error is not None:
-        return _Ruling("unknown", weighed, error)
+    may lack what the error sees, unless even that would not turn it."""
+    estimate = weighed.decided.evidence
+    if isinstance(estimate, EstimatedChange) and weighed.outcome in ("better", "same"):
+        for error in _list_new(comparison, "error"):
+            if _may_turn(estimate, error, comparison):
+                return _Ruling("unknown", weighed, error)
     return _Ruling(weighed.outcome, weighed)
+
+
+MOST_UNSEEN = 8.0
+"""How many times as long as estimated a kernel may take that has a new error."""
+
+
+def _may_turn(estimate: EstimatedChange, error: Finding, comparison: Comparison) -> bool:
+    """Return whether the head might not be faster if the error's kernels took so much longer; also
+    where that is not known."""
+    kernels = set(error.kernels)
+    seconds = sum(
+        each.head
+        for each in estimate.groups
+        if not kernels.isdisjoint(comparison.groups[each.group].match.head)
+    )
+    if estimate.high is None or not seconds or not estimate.head.seconds:
+        return True
+    unseen = (MOST_UNSEEN - 1) * seconds / estimate.head.seconds
+    return estimate.high * (1 + unseen) >= 1
 
 
 def _compare_memory(comparison: Comparison, timing: Timing) -> Change | None:

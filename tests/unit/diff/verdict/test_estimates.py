@@ -123,6 +123,31 @@ def test_an_error_that_contradicts_makes_it_unsure_and_not_worse(verdict: TimeVe
     assert "--device cuda" in found.because.help
 
 
+@pytest.mark.parametrize(
+    ("high", "kernels", "outcome"),
+    [
+        # Of the head's 120 µs this kernel takes 10, and 80 at most: 190 are 1.58 times as long.
+        (0.6, (2,), "better"),
+        (0.65, (2,), "unknown"),
+        (0.6, (0,), "unknown"),  # 60, and 480 at most
+        (0.6, (), "unknown"),
+    ],
+)
+def test_an_error_does_not_contradict_what_its_kernels_cannot_turn(
+    high: float, kernels: tuple[int, ...], outcome: Outcome
+) -> None:
+    given = replace(estimated("faster", 0.5, high), findings=(error(kernels=kernels),))
+    assert conclude(given).outcome == outcome
+
+
+def test_one_of_two_errors_may_contradict() -> None:
+    errors = (error(kernels=(2,)), error(kernels=(0,), code="PC205"))
+    found = conclude(replace(estimated("faster", 0.5, 0.6), findings=errors))
+    assert found.outcome == "unknown"
+    assert found.because is not None
+    assert found.because.code == "PC205"
+
+
 def test_a_warning_does_not_contradict_an_estimate() -> None:
     given = replace(estimated("same", 0.99, 1.01), findings=(error("warning"),))
     assert conclude(given).outcome == "same"
