@@ -193,6 +193,7 @@ def _report(
     """
     from perfcli.console import output
     from perfcli.diagnosis import judge
+    from perfcli.diff.compare import list_overrides
     from perfcli.frames.groups import GROUPS, list_groups
     from perfcli.stats.timing import is_broken_off
     from perfcli.workflow import fixes
@@ -210,6 +211,7 @@ def _report(
     hint = ""
     if not quiet and not try_fixes:
         command = ["compare", *(reference for reference, _ in places)]
+        command += list_overrides(comparison.base, comparison.head)
         hint = fixes.propose(command, pair.head, comparison.findings, fixes.came_with_head)
     try:
         plain = partial(output.write_comparison, comparison, json)

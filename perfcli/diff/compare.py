@@ -96,6 +96,17 @@ def check_allowed(allow: Collection[str], known: Sequence[str] = ASPECTS) -> Non
         raise PerfcliError(f"can't allow {unknown[0]!r} to differ: one of {', '.join(known)}")
 
 
+def list_overrides(base: Run, head: Run) -> list[str]:
+    """Return the words with which a command compares two stored runs, whatever differs between
+    them: ``--allow params``."""
+    return [
+        word
+        for aspect in ASPECTS
+        if _aspect_differs(aspect, base, head)
+        for word in ("--allow", aspect)
+    ]
+
+
 def _describe_allowed(base: Run, head: Run, typed: Collection[str]) -> tuple[str, ...]:
     """Return what differs in the question itself, and was allowed to: never left unsaid."""
     found = (_aspect_differs(aspect, base, head) for aspect in ASPECTS if aspect not in typed)

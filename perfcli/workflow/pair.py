@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from perfcli.console import documents, output
 from perfcli.diagnosis import rules
-from perfcli.diff.compare import gather_evidence
+from perfcli.diff.compare import gather_evidence, list_overrides
 from perfcli.errors import Interrupted, PerfcliError, WrongResult
 from perfcli.machine import noise_floors
 from perfcli.model import (
@@ -212,7 +212,8 @@ def _add_runs(said: str, base: Obtained, head: Obtained) -> Interrupted:
 def _describe_rounds(comparison: Comparison, measurement: str) -> str:
     """Return how many rounds of both runs are kept, where, and what shows them; empty for none."""
     kept = timings.describe_rounds(measurement)
-    shows = f"perfcli compare {comparison.base.id} {comparison.head.id}"
+    base, head = comparison.base, comparison.head
+    shows = " ".join(["perfcli compare", base.id, head.id, *list_overrides(base, head)])
     return f"{kept}, {shows} shows them" if kept else ""
 
 

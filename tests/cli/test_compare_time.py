@@ -323,6 +323,15 @@ def test_ctrl_c_with_few_rounds_reports_them_and_is_130(timed: Any) -> None:
     assert (shown.code, shown.out[:6], shown.err) == (3, "UNSURE", "")
 
 
+def test_what_shows_the_rounds_allows_other_parameters(timed: Any) -> None:
+    own = (*CPU, "--b-param", "layers=2")
+    result = timed("fail=interrupt:head:5;ratio=1.05", *own)
+    said = re.search(r"perfcli (compare \S+ \S+ --allow params) shows them", result.complaint)
+    assert said
+    shown = timed("", *said[1].split())
+    assert (shown.code, shown.out[:6], shown.err) == (3, "UNSURE", "")
+
+
 @pytest.mark.parametrize(
     "during", ["perfcli.workflow.pair.gather_evidence", "perfcli.workflow.bench.open_bench"]
 )

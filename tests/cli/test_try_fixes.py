@@ -96,6 +96,18 @@ def test_without_it_the_report_ends_with_the_command(perfcli: Any) -> None:
     assert "fixed PC901  3 triton_red_fuse" in better.out
 
 
+def test_the_command_allows_what_was_typed_to_differ(perfcli: Any) -> None:
+    typed = ("compare", OPTIONS[0], "-b", f"{MAX_READS}=1000")
+    result = perfcli(*typed, "--a-param", "layers=2", "--b-param", "layers=3")
+    base, head = stored_ids()
+    command = f"perfcli compare {base} {head} --allow params --try-fixes"
+    assert result.out.splitlines()[-1].startswith(f"{command}  # compiles ")
+    stored = perfcli(*command.split()[1:])
+    assert "not comparable" not in stored.err
+    assert f"tried {MAX_READS}=10: helps" in stored.out
+    assert "--allow" not in perfcli("compare", base, base).out
+
+
 def moved_runs() -> list[str]:
     """The stored runs, in a folder that needs quotes."""
     Path("my runs").mkdir()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from handmade import ENVIRONMENT, H100, kernel, run
 
-from perfcli.diff.compare import compare
+from perfcli.diff.compare import compare, list_overrides
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.model import Change, Comparison, CompiledCall, ExternCall, KernelFacts, Outcome, Run
 
@@ -253,6 +253,14 @@ def test_all_differences_are_named_at_once() -> None:
     kernels = [kernel("a", "mul")]
     with pytest.raises(NotComparable, match="--allow mode --allow dynamic"):
         compare(run(kernels), run(kernels, mode="forward", dynamic=True))
+
+
+def test_the_words_that_allow_every_difference() -> None:
+    base = run([kernel("a", "mul")])
+    head = replace(base, params={"rows": 64}, mode="forward")
+    assert list_overrides(base, base) == []
+    assert list_overrides(base, head) == ["--allow", "params", "--allow", "mode"]
+    assert compare(base, head, allow=list_overrides(base, head)[1::2]).outcome == "same"
 
 
 def test_a_users_file_is_the_same_scenario_in_another_checkout() -> None:
