@@ -61,6 +61,7 @@ class Trial:
     outcome: TrialOutcome
     before: float | None = None
     after: float | None = None
+    """None also where the finding is gone and what is left of its amount can't be told."""
     changes: tuple[Change, ...] = ()
     """Totals of the run that decide a verdict and changed."""
     reason: str = ""

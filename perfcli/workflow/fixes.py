@@ -44,6 +44,9 @@ FLAG = "--trust-run"
 MOST_LEFT = 0.5
 # A kernel adds to it, but only a whole run has it: what a cure does to it is read off the totals.
 OF_THE_RUN = "peak_memory_bytes"
+# What is counted in the code: where such a finding is gone, none is left. Of other amounts, such as
+# the time of kernels, something is left, and it is in kernels that may be others now.
+NONE_LEFT = ("spilled_words", "graph_breaks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ def _amounts(
         return None, None
     peak = _whole(finding, made)
     if peak is None:
-        return diagnosis.amount(before), diagnosis.amount(after)
+        followed = after or finding.metric in NONE_LEFT
+        return diagnosis.amount(before), diagnosis.amount(after) if followed else None
     # Equal kernels need equal memory, whatever is estimated for what they keep to themselves.
     return peak.base, peak.base if _unchanged(made) else peak.head
 
@@ -143,11 +147,12 @@ def _outcome(
 def _find_no_gain(finding: Finding, comparison: Comparison) -> str:
     """Return how long the step takes by estimate where that is no shorter with the cure; empty
     where there is no estimate, it can't tell, or the finding is about something else than time:
-    memory, or a kernel that can't be launched."""
+    memory, or a kernel that can't be launched, an error that has no cost in seconds."""
     estimate = comparison.estimate
     if estimate is None or not is_estimated(comparison):
         return ""
-    if finding.metric == OF_THE_RUN or finding.severity == "error":
+    timed = finding.cost is not None or finding.metric.endswith("_seconds")
+    if finding.metric == OF_THE_RUN or (finding.severity == "error" and not timed):
         return ""
     return write_estimate(estimate) if estimate.verdict in ("slower", "same") else ""
 

@@ -13,7 +13,7 @@ from handmade_estimate import weighed_kernel, weighed_run
 
 from perfcli import diagnosis
 from perfcli.diff.compare import compare
-from perfcli.model import Comparison, Cure, Finding, KernelFacts, Rule, Run, Severity, Trial
+from perfcli.model import Comparison, Cost, Cure, Finding, KernelFacts, Rule, Run, Severity, Trial
 from perfcli.workflow import fixes
 
 CURE = Cure({"triton.mix_order_reduction_max_reads": 10})
@@ -80,6 +80,22 @@ def memory(made: Run) -> Iterator[Finding]:
             )
 
 
+def slow(made: Run) -> Iterator[Finding]:
+    """An error about time, of kernels that are called red."""
+    for number, each in enumerate(made.kernels):
+        if "red" in each.name:
+            yield Finding(
+                "PC907",
+                "error",
+                each.name,
+                kernels=(number,),
+                cures=(CURE,),
+                metric="estimated_seconds",
+                amount=1e-4,
+                cost=Cost(1e-6, 1e-6, 1e-6),
+            )
+
+
 def _both(comparison: Comparison) -> tuple[Run, Run]:
     return comparison.base, comparison.head
 
@@ -93,6 +109,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
         Rule("PC904", "", "", of_comparison=more_bytes),
         Rule("PC905", "", "", of_run=memory),
         Rule("PC906", "", "", of_run=blocks),
+        Rule("PC907", "", "", of_run=slow),
     )
     monkeypatch.setattr(diagnosis, "rules", lambda: found)
 
@@ -250,3 +267,24 @@ def test_a_cure_that_takes_longer_by_estimate_does_not_help(
     assert trial.outcome == outcome
     write_trial = import_module("perfcli.reports._screen.cures").write_trial
     assert words in write_trial(trial, "spilled_words")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "outcome", "says"),
+    [
+        (2048, "helps", "helps: the finding is gone, 147.9 → "),
+        (8192, "does not help", "does not help: estimated step 147.9 → "),
+    ],
+)
+def test_of_an_error_about_time_the_step_decides_and_no_time_is_made_up(
+    blocks: int, outcome: str, says: str
+) -> None:
+    """The kernel is another one with the cure: its time is not 0 s."""
+
+    def made(blocks: int, name: str) -> Run:
+        return weighed_run(weighed_kernel(name, "1", blocks=blocks, text=name), id=name)
+
+    trial = judged(made(4096, "triton_red_0"), made(blocks, "triton_per_0"), "PC907")
+    assert (trial.outcome, trial.before, trial.after) == (outcome, 1e-4, None)
+    write_trial = import_module("perfcli.reports._screen.cures").write_trial
+    assert write_trial(trial, "estimated_seconds").split(": ", 1)[1].startswith(says)
