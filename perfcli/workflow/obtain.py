@@ -273,16 +273,18 @@ def _hide(interlude: Interlude, progress: LiveDisplay) -> Interlude:
 
 
 def _name_requests(requests: Sequence[CompileRequest]) -> list[str]:
-    """Return what tells requests apart in what is said of their progress."""
+    """Return what tells requests apart in what is said of their progress; ``default`` for one that
+    leaves everything in which they differ as it is."""
     ways: tuple[Callable[[CompileRequest], str], ...] = (
         lambda each: each.scenario,
-        lambda each: " ".join(f"{name}={value}" for name, value in each.params.items()),
+        lambda each: " ".join(f"{k}={units.setting(value)}" for k, value in each.params.items()),
         lambda each: each.target.name if each.target else each.device,
         lambda each: each.variant.name,
     )
     parts = [[way(each) for each in requests] for way in ways]
     differing = [part for part in parts if len(set(part)) > 1] or [parts[-1]]
-    return [" ".join(filter(None, words)) for words in zip(*differing, strict=True)]
+    names = (" ".join(filter(None, words)) for words in zip(*differing, strict=True))
+    return [name or "default" for name in names]
 
 
 def keep_run(bundle: Bundle, fingerprint: str, notes: Notes, id_: str = "") -> Obtained:

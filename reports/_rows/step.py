@@ -48,9 +48,7 @@ def _write_operators(sides: Sequence[_Operators]) -> str:
     """Return ``2 calls, 137 GFLOP, 52.4 MB, 215 µs by estimate``, or each with an arrow between two
     sides; what is not known is left out, and said."""
     first, last = sides[0], sides[-1]
-    texts = [_join((units.count(first.calls), units.plural(last.calls, "call")))]
-    if first.calls == last.calls:
-        texts = [units.plural(last.calls, "call")]
+    texts = [_join_calls(first.calls, last.calls)]
     if first.counted or last.counted:
         flops = tuple(units.flops(side.flops) for side in sides)
         texts += [_join(flops)] if any(side.flops for side in sides) else []
@@ -62,6 +60,12 @@ def _write_operators(sides: Sequence[_Operators]) -> str:
     if missing and last.calls:
         texts.append(f"the work of {missing} is not known")
     return ", ".join(texts)
+
+
+def _join_calls(first: int, last: int) -> str:
+    """Return ``1 call``, or ``1 → 2 calls`` where two sides differ."""
+    calls = units.plural(last, "call")
+    return calls if first == last else _join((units.count(first), calls))
 
 
 def _join(texts: Sequence[str]) -> str:
@@ -213,13 +217,14 @@ def list_step_changes(comparison: Comparison) -> list[tuple[str, str]]:
         totals = [
             [sum(each) for each in zip(*side.values(), strict=True)] or [0, 0.0] for side in sent
         ]
-        calls = _join([units.count(round(count)) for count, _ in totals])
+        first, last = (round(count) for count, _ in totals)
+        calls = _join_calls(first, last)
         sizes = _join([units.size(round(size)) for _, size in totals])
         zero = CollectiveTime(0.0, 0.0, 0.0)
         hidden = [
             run.collectives if side else zero for run, side in zip((base, head), sent, strict=True)
         ]
-        lines.append(("collectives", f"{calls} calls, {sizes} sent{_write_hidden(hidden)}"))
+        lines.append(("collectives", f"{calls}, {sizes} sent{_write_hidden(hidden)}"))
     recorded = [_sum_recorded(run) for run in (base, head)]
     if any(recorded):
         lines.append(("CUDA graphs", _join([text or "none" for text in recorded])))

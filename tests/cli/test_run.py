@@ -429,6 +429,16 @@ def test_nothing_is_waited_for_once_something_is_told(
     assert line.startswith("base: building and tracing the model")
 
 
+def test_a_side_that_sets_no_parameter_has_a_name(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfcli.console.notes.PATIENCE_SECONDS", 0.0)
+    Path("model.py").write_text("def net(wide=False):\n    return print, (1,)\n")
+    said = perfcli("compare", "model.py:net", "--b-param", "wide=true").err.splitlines()
+    names = {line.partition(":")[0] for line in said if "compiling kernels" in line}
+    assert names == {"default", "wide=true"}
+
+
 def test_what_takes_long_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     with Reporter(["base", "head"], Notes(False)) as progress:
         progress(Progress(1, "kernels", note="ptxas has been assembling k for 30 s"))

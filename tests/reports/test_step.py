@@ -45,6 +45,17 @@ def test_operators_are_totalled() -> None:
     assert lines["operators"] == "3 calls, 6 GFLOP, 12 MB, 15 µs by estimate"
 
 
+def test_collectives_of_two_sides_are_counted_in_words() -> None:
+    def reduce(count: int) -> ExternCall:
+        sent = OperatorWork("collective", "bf16", 0.0, 1e6, 1e6, {"sent": 1e6}, "all_reduce")
+        return mm(count, None, sent)
+
+    sides = {n: run([kernel("k")], externs=(reduce(n),)) for n in (1, 2)}
+    for base, head, text in [(1, 1, "1 call, 1 MB"), (1, 2, "1 → 2 calls"), (2, 1, "2 → 1 call,")]:
+        lines = dict(list_step_changes(gather_evidence(sides[base], sides[head])))
+        assert lines["collectives"].startswith(text)
+
+
 def test_operators_without_an_estimate_or_known_work() -> None:
     lines = dict(list_step_lines(run([kernel("k")], externs=(mm(2), mm(1, None, None)))))
     assert lines["operators"] == "3 calls, 4 GFLOP, 8 MB, the work of 1 is not known"
