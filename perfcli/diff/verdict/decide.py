@@ -7,6 +7,7 @@ evidence can't overrule.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -41,6 +42,15 @@ class _Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorEstimate:
+    """Holds the estimated seconds per step of all calls of a library operator, both sides."""
+
+    name: str
+    base: float
+    head: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Weighed:
     """Says what times and memory come to."""
 
@@ -50,7 +60,7 @@ class _Weighed:
     """What says the same, and what speaks against it."""
     cause: GroupTiming | None = None
     """What adds most to a measured change."""
-    cause_by_estimate: GroupEstimate | None = None
+    cause_by_estimate: GroupEstimate | OperatorEstimate | None = None
     """What adds most to an estimated change."""
 
 
@@ -210,8 +220,9 @@ def _weigh_estimate(comparison: Comparison, estimate: EstimatedChange) -> _Weigh
     memory = _state_memory(_find_peaks(comparison))
     if memory and _overrules(memory[0].outcome, time.outcome):
         return _weigh(memory[0], [time], comparison)
-    cause = _find_main_cause_by_estimate(estimate)
-    weighed = _weigh(time, memory, comparison, cause.group if cause else None)
+    cause = _find_main_cause_by_estimate(estimate, comparison)
+    group = cause.group if isinstance(cause, GroupEstimate) else None
+    weighed = _weigh(time, memory, comparison, group)
     return replace(weighed, cause_by_estimate=cause)
 
 
@@ -343,13 +354,30 @@ def _is_sure(group: GroupTiming) -> bool:
     return change.verdict != "unsure" or (change.base is None) != (change.head is None)
 
 
-def _find_main_cause_by_estimate(estimate: EstimatedChange) -> GroupEstimate | None:
-    """Return the group that adds most to a change that is sure, if it explains a part of it."""
+def _find_main_cause_by_estimate(
+    estimate: EstimatedChange, comparison: Comparison
+) -> GroupEstimate | OperatorEstimate | None:
+    """Return the group or the library operator that adds most to a change that is sure, if it
+    explains a part of it."""
     total = estimate.head.seconds - estimate.base.seconds
     if not total or estimate.verdict not in ("slower", "faster"):
         return None
-    cause = max(estimate.groups, key=lambda g: (g.head - g.base) / total, default=None)
+    causes: list[GroupEstimate | OperatorEstimate] = [*estimate.groups]
+    causes += _list_operators(estimate, comparison)
+    cause = max(causes, key=lambda each: (each.head - each.base) / total, default=None)
     return cause if cause and (cause.head - cause.base) / total > LEAST_SHARE else None
+
+
+def _list_operators(estimate: EstimatedChange, comparison: Comparison) -> list[OperatorEstimate]:
+    """Return the library operators by name; none where one of them has no estimate."""
+    sides = ((comparison.base, estimate.base), (comparison.head, estimate.head))
+    if any(None in step.externs or len(step.externs) != len(run.externs) for run, step in sides):
+        return []
+    seconds: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for side, (run, step) in enumerate(sides):
+        for extern, each in zip(run.externs, step.externs, strict=True):
+            seconds[extern.op][side] += extern.count * each.seconds if each else 0.0
+    return [OperatorEstimate(name, base, head) for name, (base, head) in seconds.items()]
 
 
 # --- counts ----------------------------------------------------------------------------------

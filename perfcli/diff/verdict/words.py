@@ -9,6 +9,7 @@ from dataclasses import replace
 from perfcli import units
 from perfcli.diff.metrics import DECIDING, UNRECORDED, is_weighed, launched_kernels
 from perfcli.diff.verdict.decide import (
+    OperatorEstimate,
     _Counted,
     _is_sure,
     _lacks_code,
@@ -547,15 +548,18 @@ def _explain_estimate(
     because: Because,
     comparison: Comparison,
     estimate: EstimatedChange,
-    cause: GroupEstimate | None,
+    cause: GroupEstimate | OperatorEstimate | None,
 ) -> Because:
-    """Return the reason with the kernel that makes most of the change, or why it can't be told."""
+    """Return the reason with the kernel or library operator that makes most of the change, or why
+    it can't be told."""
     if estimate.verdict == "unsure":
         return replace(because, why=_say_why_unsure(estimate), help=advise(estimate))
     if cause is None:
         return because
     part = (cause.head - cause.base) / (estimate.head.seconds - estimate.base.seconds)
     share = _write_share(cause.base or None, cause.head or None, part)
+    if isinstance(cause, OperatorEstimate):
+        return replace(because, kernel=cause.name, how="runs extern code", share=share)
     return replace(_name_group(because, comparison, cause.group), share=share)
 
 
