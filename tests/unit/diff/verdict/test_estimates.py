@@ -453,8 +453,8 @@ def test_a_library_operator_that_adds_most_is_to_blame(operators: float, blamed:
         call = ExternCall("aten.bmm.default", count=3, graph="g")
         sides.append(replace(side, externs=(call,) if micros else ()))
     assert given.estimate is not None
-    call = TimeEstimate(operators / 3 * MICRO, 0.0, 1.0)
-    head = replace(given.estimate.head, externs=(call,), seconds=(120 + operators) * MICRO)
+    each = TimeEstimate(operators / 3 * MICRO, 0.0, 1.0)
+    head = replace(given.estimate.head, externs=(each,), seconds=(120 + operators) * MICRO)
     change = replace(given.estimate, head=head)
     found = conclude(replace(given, base=sides[0], head=sides[1], estimate=change))
     assert found.because is not None
