@@ -14,8 +14,9 @@ What it sees: in one run,
   are not meant.
 
 In a comparison: what was one kernel before is several now, or the other way round (fusion
-overdone), and takes longer by estimate. Only where it costs 1 µs and 1 % of the step or more, in
-one run 2 %; the estimate knows what of it the L2 cache keeps.
+overdone), and takes longer by estimate; not where the kernels also compute more: with the same
+torch and options, operators that the base has not, or more calls of one. Only where it costs 1 µs
+and 1 % of the step or more, in one run 2 %; the estimate knows what of it the L2 cache keeps.
 
 Why it costs: what is passed on is written and read again, and each kernel is a launch. An opaque
 quantisation after a norm costs a round trip of all activations in each layer (vLLM #37960); with
@@ -49,6 +50,7 @@ from perfcli.model import (
     Run,
 )
 from perfcli.predict.savings import estimate_loss, estimate_saving
+from perfcli.rules._evidence.added_work import adds_work
 from perfcli.rules._evidence.addresses import gathers, scatters, step_along
 from perfcli.rules._evidence.arithmetic import is_heavy
 from perfcli.rules._evidence.dataflow import Called, Dataflow, Passing
@@ -411,6 +413,8 @@ def _compare(comparison: Comparison) -> Iterator[Finding]:
             continue
         if more and any(kernels <= set(match.head) for kernels in known):
             continue  # the head alone shows it, with its reason
+        if more and adds_work(comparison, match):
+            continue  # kernels for what the base does not compute
         cost = estimate_loss(comparison.base, match.base, comparison.head, match.head)
         if is_worth(cost, _LEAST_SHARE_OF_LOSS):
             yield _say_group(comparison, match, cost, more)

@@ -2,10 +2,12 @@
 
 What it sees: in a comparison, kernels of one FX node that reduce the same rows in two stages
 (chunks, then one partial result per chunk) on one side and in one stage on the other, where they
-and the node's kernels behind them take a tenth longer or more in head, by estimate. It is an error
-where the estimate doubles and that is more than 2 % of the step. In one stage a block has one row
-or a few, and a multiprocessor's share of the memory bandwidth: with fewer blocks than
-multiprocessors the others are idle, with a few more than a multiple of them most wait for the last.
+and the node's kernels behind them take a tenth longer or more in head, by estimate; not where the
+side that splits has as many of these reductions in one stage as the other has: then it is another
+one that is split. It is an error where the estimate doubles and that is more than 2 % of the step.
+In one stage a block has one row or a few, and a multiprocessor's share of the memory bandwidth:
+with fewer blocks than multiprocessors the others are idle, with a few more than a multiple of them
+most wait for the last.
 In two stages all of them work, but there are more kernels (2.5 µs each) and sometimes more bytes.
 These lower bounds decide where nothing is estimated, an error from 0.5 % of all kernels' bounds on.
 
@@ -35,6 +37,7 @@ from perfcli.rules._evidence.splits import (
     Split,
     blocks_of,
     find_splits,
+    is_also_whole,
     related_kernels,
     split_seconds,
     unsplit,
@@ -120,7 +123,9 @@ def _one_sided(run: Run, other: Run) -> Iterator[tuple[Split, int, list[int], li
     done: set[int] = set()
     for split in find_splits(run):
         number = unsplit(other, split, run.kernels[split.first])
-        if number is not None and number not in done:
+        if number is None or number in done:
+            continue
+        if not is_also_whole(run, split, other, number):
             done.add(number)
             nodes = other.kernels[number]
             yield (

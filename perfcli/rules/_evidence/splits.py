@@ -4,11 +4,15 @@ split."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perfcli.model import KernelFacts, Run
+from perfcli.model import KernelFacts, Origin, Run
+from perfcli.names import stem
+from perfcli.rules._evidence.arithmetic import weigh_node
 from perfcli.rules._evidence.whole_reads import ANY_REDUCTION, reduced_elements, rows_of
+from perfcli.rules._evidence.words import _is_reduction
 
 KERNEL_SECONDS = 2.5e-6
 """What a kernel costs besides its bytes: launch, ramp, tail."""
@@ -49,12 +53,46 @@ def unsplit(run: Run, split: Split, first: KernelFacts) -> int | None:
     """Return the kernel that shares FX nodes with a split's first stage and reduces the same rows
     in one stage, or None where there is none."""
     for number in related_kernels(run, first):
-        kernel = run.kernels[number]
-        same_rows = kernel.kind in ANY_REDUCTION and rows_of(kernel) == split.rows
-        rounding = split.length * (1 - 1 / (2 * split.chunks))
-        if same_rows and rounding <= reduced_elements(kernel) <= split.length:
+        if _is_whole(run.kernels[number], split):
             return number
     return None
+
+
+def _is_whole(kernel: KernelFacts, split: Split) -> bool:
+    """Return whether a kernel reduces as many rows of the same length in one stage."""
+    same_rows = kernel.kind in ANY_REDUCTION and rows_of(kernel) == split.rows
+    rounding = split.length * (1 - 1 / (2 * split.chunks))
+    return same_rows and rounding <= reduced_elements(kernel) <= split.length
+
+
+def is_also_whole(run: Run, split: Split, other: Run, number: int) -> bool:
+    """Return whether the run of a split has, beside it, as many reductions in one stage of the
+    sorts of nodes that the split shares with a kernel of the other run as the other run has: then
+    it is another one that is split. Names don't tell: a model that reduces once more, along another
+    axis, numbers its nodes anew."""
+    computed = {origin.node for origin in run.kernels[split.first].origins}
+    # What is computed before it is reduced, such as a cast, may be there once for both.
+    shared = {
+        _sort(origin)
+        for origin in other.kernels[number].origins
+        if origin.node in computed and _is_reduction(origin.op) and weigh_node(origin)
+    }
+    graph = other.kernels[number].graph
+    halves = {n for each in find_splits(run) for n in (each.first, each.second)}
+    elsewhere = {o.node for n in halves for o in run.kernels[n].origins}
+    here = Counter(_sort(o) for o in _whole_nodes(run, graph, split) if o.node not in elsewhere)
+    there = Counter(map(_sort, _whole_nodes(other, graph, split)))
+    return bool(shared) and all(here[sort] >= there[sort] for sort in shared)
+
+
+def _whole_nodes(run: Run, graph: str, split: Split) -> set[Origin]:
+    """Return the nodes of a graph's kernels that reduce what the split does in one stage."""
+    whole = (k for k in run.kernels if k.graph == graph and _is_whole(k, split))
+    return {origin for kernel in whole for origin in kernel.origins}
+
+
+def _sort(origin: Origin) -> tuple[str, str]:
+    return origin.op, stem(origin.node)
 
 
 def related_kernels(run: Run, kernel: KernelFacts) -> list[int]:

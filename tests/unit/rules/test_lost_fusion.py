@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
-from handmade import candidate
+from handmade import ENVIRONMENT, candidate
 from handmade_fusion import BLOCKS, POINTS, moving, passing, step, tensor
 
 from perfcli.diff.compare import compare
@@ -23,6 +23,7 @@ from perfcli.model import (
     OperatorCall,
     OperatorWork,
     OptionValue,
+    Origin,
     Run,
     SourceFacts,
     Variant,
@@ -393,6 +394,94 @@ def test_one_kernel_that_became_two() -> None:
     assert finding.headline.startswith("one kernel became 2 kernels, which take ")
     assert finding.headline.endswith("fusion lost, by max_fusion_size")
     assert [dict(cure.options) for cure in finding.cures] == [{"max_fusion_size": 64}]
+
+
+def named(node: str, op: str) -> Origin:
+    return Origin(node, f"aten.{op}.default")
+
+
+EXP, SUM, DIV = named("exp", "_softmax"), named("sum_1", "_softmax"), named("div", "_softmax")
+SOFTMAX = (EXP, SUM, DIV)
+ANOTHER = tuple(named(n, "_softmax") for n in ("exp_1", "sum_2", "div_1"))
+ADD = named("add", "add")
+COPY = named("clone", "clone")
+PREPARED = Origin("prepare_softmax_online_default", "prims.prepare_softmax_online.default")
+
+
+def became(
+    *parts: tuple[Origin, ...], before: tuple[Origin, ...] = SOFTMAX, **more: Any
+) -> list[Finding]:
+    """What is found where one kernel of these nodes became kernels of those."""
+    base = passing("triton_0", reads=["arg0_1"], writes=["result"], origins=before)
+    first, second = pair(None)
+    head = [replace(k, origins=nodes) for k, nodes in zip((first, second), parts, strict=True)]
+    options = more.pop("options", {})
+    after = replace(step(*head, id="head", **more), variant=Variant("head", options=options))
+    comparison = compare(step(base), after, allow=("dynamic",))
+    assert [group.match.head for group in comparison.groups] == [(0, 1)]
+    return list(RULE.of_comparison(comparison))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ((EXP, SUM), (EXP, DIV, *ANOTHER, ADD)),
+        ((EXP, SUM, *ANOTHER), (EXP, DIV)),
+        ((EXP, SUM), (EXP, DIV, ADD)),
+    ],
+    ids=["twice and a sum", "twice", "a sum"],
+)
+def test_kernels_for_what_was_not_computed_before_are_no_lost_fusion(
+    parts: tuple[tuple[Origin, ...], ...],
+) -> None:
+    assert became(*parts) == []
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ((EXP, SUM), (EXP, DIV)),
+        ((EXP, SUM, COPY), (EXP, DIV)),
+        ((PREPARED, EXP, SUM), (EXP, DIV)),
+        ((EXP, SUM), (EXP, DIV, named("amax", "_softmax"))),
+        ((EXP, SUM), (EXP, DIV, named("exp_1", "_softmax"))),
+    ],
+    ids=["the same", "a copy", "Inductor's own", "taken apart in another way", "in part"],
+)
+def test_the_same_operators_in_more_kernels_are_lost_fusion(
+    parts: tuple[tuple[Origin, ...], ...],
+) -> None:
+    (finding,) = became(*parts)
+    assert "one kernel became 2 kernels" in finding.headline
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"environment": replace(ENVIRONMENT, torch="2.12.0+cu130")},
+        {"settings": {"emulate_precision_casts": True}},
+        {"options": {"emulate_precision_casts": True}},
+        {"dynamic": True},
+    ],
+    ids=["torch", "settings", "options", "sizes"],
+)
+def test_what_else_differs_may_take_the_same_model_apart_in_another_way(
+    more: dict[str, Any],
+) -> None:
+    assert became((EXP, SUM), (EXP, DIV, ADD)) == []
+    (finding,) = became((EXP, SUM), (EXP, DIV, ADD), **more)
+    assert "fusion lost" in finding.headline
+
+
+def test_an_operator_that_another_kernel_had_before_is_no_added_work() -> None:
+    base = passing("triton_0", reads=["arg0_1"], writes=["result"], origins=SOFTMAX)
+    other = passing("triton_far", reads=["arg1_1"], writes=["result2"], origins=(ADD,))
+    first, second = (
+        replace(k, origins=nodes)
+        for k, nodes in zip(pair(None), ((EXP, SUM), (EXP, DIV, ADD)), strict=True)
+    )
+    comparison = compare(step(base, other), step(first, second, other, id="head"))
+    assert any("fusion lost" in finding.headline for finding in RULE.of_comparison(comparison))
 
 
 def test_a_graph_break_between_two_kernels_is_the_reason() -> None:

@@ -8,7 +8,7 @@ from handmade import origins, run
 from handmade_reductions import matrix, reduction
 
 from perfcli.diff.compare import compare
-from perfcli.model import Finding, KernelFacts
+from perfcli.model import Finding, KernelFacts, Origin
 from perfcli.rules.split_reduction import RULE
 
 VARIANCE = origins("var_mean")
@@ -168,3 +168,46 @@ def test_splits_that_cooperative_reductions_keep_off() -> None:
     settings = {"split_reductions": True, "triton.cooperative_reductions": True}
     (finding,) = found(split(8, 1048576, 128), whole(8, 1048576), settings)
     assert [dict(c.options) for c in finding.cures] == [{"triton.cooperative_reductions": False}]
+
+
+CAST = Origin("convert_element_type", "aten._to_copy.default")
+
+
+def numbered(kernels: list[KernelFacts], name: str, number: int) -> list[KernelFacts]:
+    """The same kernels of another call of the operator, after a cast that all calls share."""
+    nodes = (CAST, Origin(name, "aten.var_mean.correction"))
+    return [replace(k, name=f"{k.name}{number}", origins=nodes) for k in kernels]
+
+
+def test_another_reduction_that_is_split_beside_the_old_one_is_none() -> None:
+    """It comes first in the head, so that it has the name of the base's only node."""
+    base = numbered(whole(263, 50304), "var_mean", 0)
+    added = numbered(split(263, 50304, 4), "var_mean", 1)
+    kept = numbered(whole(263, 50304), "var_mean_1", 2)
+    assert found(base, added)
+    assert found(base, [*added, *kept]) == []
+
+
+def test_another_reduction_that_was_split_and_is_gone_is_none() -> None:
+    head = numbered(whole(8, 1048576), "var_mean", 0)
+    gone = numbered(split(8, 1048576, 128), "var_mean", 1)
+    kept = numbered(whole(8, 1048576), "var_mean_1", 2)
+    assert found(gone, head)
+    assert found([*gone, *kept], head) == []
+
+
+def test_one_of_two_that_is_split_is_found_beside_the_other() -> None:
+    both = [
+        *numbered(whole(263, 50304), "var_mean", 0),
+        *numbered(whole(263, 50304), "var_mean_1", 1),
+    ]
+    (finding,) = found(both, [*numbered(split(263, 50304, 4), "var_mean", 2), both[1]])
+    assert "now split" in finding.headline
+
+
+def test_what_uses_the_result_of_a_split_is_no_reduction_of_its_own() -> None:
+    """The largest value of a normalised row is found in one stage, by a kernel of the same node."""
+    base = numbered(whole(263, 50304), "var_mean", 0)
+    using = numbered(whole(263, 50304), "var_mean", 2)
+    (finding,) = found(base, [*numbered(split(263, 50304, 4), "var_mean", 1), *using])
+    assert "now split" in finding.headline
