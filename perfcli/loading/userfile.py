@@ -107,8 +107,7 @@ def _is_dtype(parameter: inspect.Parameter) -> bool:
 
 
 def _to_dtype(name: str, value: Scalar) -> Any:
-    import torch
-
+    torch = sys.modules["torch"]  # whose dtype is the default
     found = getattr(torch, dtype_name(str(value)), None)
     if not isinstance(found, torch.dtype):
         raise PerfcliError(f"{name} expects a dtype such as bfloat16 or fp32, got {value!r}")
