@@ -33,18 +33,15 @@ EXAMPLES: Mapping[str, Scalar] = {"bool": False, "int": 0, "float": 0.0, "str": 
 def _from_function(function: FunctionType, name: str) -> Scenario:
     """Return a scenario whose parameters are the function's keyword parameters with plain defaults,
     dtypes of torch or none, and ``mode``, which the function only gets if it asks for it."""
-    found = (
-        (key, _parameter(each)) for key, each in inspect.signature(function).parameters.items()
-    )
+    declared = inspect.signature(function).parameters
+    found = ((key, _parameter(each)) for key, each in declared.items())
     parameters = {key: parameter for key, parameter in found if parameter}
     wanted = set(parameters)
     parameters["mode"] = _mode(parameters["mode"]) if "mode" in wanted else MODE
 
-    dtypes = {key for key in wanted if _is_dtype(inspect.signature(function).parameters[key])}
-
     def build(params: Mapping[str, Scalar]) -> Any:
         given = {key: value for key, value in params.items() if key in wanted}
-        return function(**given | {key: _to_dtype(key, given[key]) for key in dtypes})
+        return function(**_to_arguments(given, declared))
 
     return Scenario(
         name=name,
@@ -63,22 +60,24 @@ def _from_callable(found: Any, name: str, inputs: Sequence[GivenInput]) -> Scena
     positional = [each for each in inputs if not each.name]
     named = {each.name: each for each in inputs if each.name}
     parameters: dict[str, Parameter] = {}
+    declared: Mapping[str, inspect.Parameter] = {}
     if isinstance(found, type | FunctionType):
-        declared = list(inspect.signature(found).parameters.values())
+        declared = inspect.signature(found).parameters
         if isinstance(found, FunctionType):
-            taken |= {each.name for each in declared[: len(positional)]}
-        made = {each.name: _parameter(each) for each in declared if each.name not in taken}
+            taken |= set(list(declared)[: len(positional)])
+        made = {key: _parameter(each) for key, each in declared.items() if key not in taken}
         parameters = {key: each for key, each in made.items() if each}
     defaults = {key: each.default for key, each in parameters.items() if not each.required}
     own = set(parameters)
     parameters["mode"] = _mode(parameters["mode"]) if "mode" in own else MODE
 
     def build(params: Mapping[str, Scalar]) -> Any:
-        typed = {
+        given = {
             key: value
             for key, value in params.items()
             if key in own and (key not in defaults or defaults[key] != value)
         }
+        typed = _to_arguments(given, declared)
         if isinstance(found, type):
             return found(**typed), positional, named
         return found, positional, {**named, **typed}
@@ -104,6 +103,16 @@ def _is_dtype(parameter: inspect.Parameter) -> bool:
     """Return whether the default is a dtype of torch, which is typed by its name."""
     kind = type(parameter.default)
     return (kind.__module__, kind.__name__) == ("torch", "dtype")
+
+
+def _to_arguments(
+    given: Mapping[str, Scalar], declared: Mapping[str, inspect.Parameter]
+) -> dict[str, Any]:
+    """Return what a function is called with: dtypes in place of their names."""
+    return {
+        key: _to_dtype(key, value) if _is_dtype(declared[key]) else value
+        for key, value in given.items()
+    }
 
 
 def _to_dtype(name: str, value: Scalar) -> Any:

@@ -125,6 +125,17 @@ def test_a_dtype_is_a_parameter_that_is_typed_by_its_name(write: Write) -> None:
         build(dtype="half2")
 
 
+@pytest.mark.torch
+def test_a_class_gets_a_dtype_and_not_its_name(write: Write) -> None:
+    torch = pytest.importorskip("torch")
+    text = "import torch\nclass Net:\n    def __init__(self, dtype=torch.float32):\n"
+    text += "        self.dtype = dtype\n    def __call__(self, x):\n        return x\n"
+    scenario = registry.scenario(write("m.py", text) + ":Net", ["4:bf16"])
+    params = registry.resolve_params(scenario, None, {"dtype": "bf16"})
+    made: Any = scenario.build(params)
+    assert made[0].dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize(
     ("returned", "inputs", "kwargs", "mode"),
     [
