@@ -201,7 +201,8 @@ class _TakingModules(TyperCommand):
     def _refuse_targets(self, words: Sequence[str]) -> None:
         """End with one line where --target is typed several times and the last would win: some
         commands take it repeatedly, and who types it means each."""
-        if not any("--target" in each.opts and not each.multiple for each in self._list_options()):
+        options = (each for each in self.params if isinstance(each, TyperOption))
+        if not any("--target" in each.opts and not each.multiple for each in options):
             return
         typed = _list_typed(words, ["--target"])
         if len(typed) > 1:
@@ -215,9 +216,6 @@ class _TakingModules(TyperCommand):
             got = " ".join(f"--target {each}" for each in typed)
             _complain(f"{self.name} takes {takes}, got {got}: give {instead}")
             raise typer.Exit(PerfcliError.exit_code)
-
-    def _list_options(self) -> list[TyperOption]:
-        return [each for each in self.params if isinstance(each, TyperOption)]
 
 
 def _find_typed(words: Sequence[str], names: Sequence[str]) -> str:

@@ -460,16 +460,9 @@ def _tell(
 
 
 @gluon.constexpr_function
-def _each(parts):
-    """Return how many words a lane looks for."""
-    return (parts + 31) // 32
-
-
-@gluon.constexpr_function
-def _peek_assembly(parts):
-    """Load a row's words: each lane that of a program and of every 32nd further one, so that a
-    warp's loads are of one line; 0 where there is no program."""
-    count = (parts + 31) // 32
+def _peek_assembly(parts, count):
+    """Load a row's words, ``count`` in each lane: that of a program and of every 32nd further one,
+    so that a warp's loads are of one line; 0 where there is no program."""
     lines = ["{", ".reg .pred there;", ".reg .b32 lane;", "mov.u32 lane, %laneid;"]
     for n in range(count):
         lines += [
@@ -481,10 +474,10 @@ def _peek_assembly(parts):
 
 
 @gluon.constexpr_function
-def _await_assembly(parts):
-    """Load the words that are missing, at the same time, until all are told. After a second they
-    are taken as they are, two NaN: a row's sums may be that, if they are of such numbers."""
-    count = (parts + 31) // 32
+def _await_assembly(count):
+    """Load those of ``count`` words that are missing, at the same time, until all are told. After a
+    second they are taken as they are, two NaN: a row's sums may be that, if they are of such
+    numbers."""
     every = range(count)
     return "\n".join(
         [
@@ -510,8 +503,7 @@ def _await_assembly(parts):
 
 
 @gluon.constexpr_function
-def _words_operands(parts, given):
-    count = (parts + 31) // 32
+def _words_operands(count, given):
     return ",".join(("=&l",) * count + ("l",) * (given * count + 1))
 
 
@@ -524,10 +516,10 @@ def _told_at(words, row, lane, APART: gl.constexpr):
 @gluon.jit
 def _peek(told, PARTS: gl.constexpr):
     """Return what the programs of a row have told by now."""
-    TYPES: gl.constexpr = (gl.int64,) * _each(PARTS)
+    EACH: gl.constexpr = (PARTS + 31) // 32
     return gl.inline_asm_elementwise(
-        _peek_assembly(PARTS), _words_operands(PARTS, 0), [told],
-        dtype=TYPES, is_pure=False, pack=1,
+        _peek_assembly(PARTS, EACH), _words_operands(EACH, 0), [told],
+        dtype=(gl.int64,) * EACH, is_pure=False, pack=1,
     )  # fmt: skip
 
 
@@ -535,14 +527,14 @@ def _peek(told, PARTS: gl.constexpr):
 def _await(told, seen, PARTS: gl.constexpr):
     """Return the two sums of a row from what all of its programs have told, to each warp: each
     looks for itself, so that none waits for another."""
-    TYPES: gl.constexpr = (gl.int64,) * _each(PARTS)
+    EACH: gl.constexpr = (PARTS + 31) // 32
     found = gl.inline_asm_elementwise(
-        _await_assembly(PARTS), _words_operands(PARTS, 1), seen + (told,),
-        dtype=TYPES, is_pure=False, pack=1,
+        _await_assembly(EACH), _words_operands(EACH, 1), seen + (told,),
+        dtype=(gl.int64,) * EACH, is_pure=False, pack=1,
     )  # fmt: skip
     first = (found[0] >> 32).to(gl.int32).to(gl.float32, bitcast=True)
     second = found[0].to(gl.int32).to(gl.float32, bitcast=True)
-    for n in gl.static_range(1, _each(PARTS)):
+    for n in gl.static_range(1, EACH):
         first += (found[n] >> 32).to(gl.int32).to(gl.float32, bitcast=True)
         second += found[n].to(gl.int32).to(gl.float32, bitcast=True)
     return gl.reduce((first, second), 1, _add_pairs)

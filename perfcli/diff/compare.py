@@ -99,28 +99,29 @@ def check_allowed(allow: Collection[str], known: Sequence[str] = ASPECTS) -> Non
 def list_overrides(base: Run, head: Run) -> list[str]:
     """Return the words with which a command compares two stored runs, whatever differs between
     them: ``--allow params``."""
-    return [
-        word
-        for aspect in ASPECTS
-        if _aspect_differs(aspect, base, head)
-        for word in ("--allow", aspect)
-    ]
+    return [word for aspect in _find_differing(base, head) for word in ("--allow", aspect)]
 
 
 def _describe_allowed(base: Run, head: Run, typed: Collection[str]) -> tuple[str, ...]:
     """Return what differs in the question itself, and was allowed to: never left unsaid."""
-    found = (_aspect_differs(aspect, base, head) for aspect in ASPECTS if aspect not in typed)
-    return tuple(text for text in found if text)
+    differing = _find_differing(base, head)
+    return tuple(text for aspect, text in differing.items() if aspect not in typed)
 
 
 def _check_aspects(base: Run, head: Run, allow: Collection[str]) -> None:
-    found = {aspect: _aspect_differs(aspect, base, head) for aspect in ASPECTS}
-    differing = {aspect: text for aspect, text in found.items() if text and aspect not in allow}
+    found = _find_differing(base, head)
+    differing = {aspect: text for aspect, text in found.items() if aspect not in allow}
     if differing:
         override = " ".join(f"--allow {aspect}" for aspect in differing)
         raise NotComparable(
             f"not comparable: {'; '.join(differing.values())} (compare anyway: {override})"
         )
+
+
+def _find_differing(base: Run, head: Run) -> dict[str, str]:
+    """Return the aspects in which two runs differ, each with how."""
+    found = {aspect: _aspect_differs(aspect, base, head) for aspect in ASPECTS}
+    return {aspect: text for aspect, text in found.items() if text}
 
 
 def _aspect_differs(aspect: str, base: Run, head: Run) -> str:

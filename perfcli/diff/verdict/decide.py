@@ -363,20 +363,19 @@ def _find_main_cause_by_estimate(
     if not total or estimate.verdict not in ("slower", "faster"):
         return None
     causes: list[GroupEstimate | OperatorEstimate] = [*estimate.groups]
-    causes += _list_operators(estimate, comparison)
+    causes += _list_operators(comparison)
     cause = max(causes, key=lambda each: (each.head - each.base) / total, default=None)
     return cause if cause and (cause.head - cause.base) / total > LEAST_SHARE else None
 
 
-def _list_operators(estimate: EstimatedChange, comparison: Comparison) -> list[OperatorEstimate]:
+def _list_operators(comparison: Comparison) -> list[OperatorEstimate]:
     """Return the library operators by name; none where one of them has no estimate."""
-    sides = ((comparison.base, estimate.base), (comparison.head, estimate.head))
-    if any(None in step.externs or len(step.externs) != len(run.externs) for run, step in sides):
-        return []
     seconds: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for side, (run, step) in enumerate(sides):
-        for extern, each in zip(run.externs, step.externs, strict=True):
-            seconds[extern.op][side] += extern.count * each.seconds if each else 0.0
+    for side, run in enumerate((comparison.base, comparison.head)):
+        for extern in run.externs:
+            if extern.estimate is None:
+                return []
+            seconds[extern.op][side] += extern.count * extern.estimate.seconds
     return [OperatorEstimate(name, base, head) for name, (base, head) in seconds.items()]
 
 

@@ -448,15 +448,12 @@ def test_library_operators_alone_may_change_a_steps_time(
 def test_a_library_operator_that_adds_most_is_to_blame(operators: float, blamed: bool) -> None:
     """Of the calls of one operator, each of which takes a third of what all of them do."""
     given = estimated("slower", 1.1, 1.5, base=40.0, head=60.0)  # a kernel adds 20 µs
-    sides = []
-    for side, micros in ((given.base, 0.0), (given.head, operators)):
-        call = ExternCall("aten.bmm.default", count=3, graph="g")
-        sides.append(replace(side, externs=(call,) if micros else ()))
     assert given.estimate is not None
     each = TimeEstimate(operators / 3 * MICRO, 0.0, 1.0)
-    head = replace(given.estimate.head, externs=(each,), seconds=(120 + operators) * MICRO)
-    change = replace(given.estimate, head=head)
-    found = conclude(replace(given, base=sides[0], head=sides[1], estimate=change))
+    call = ExternCall("aten.bmm.default", count=3, graph="g", estimate=each)
+    step = replace(given.estimate.head, externs=(each,), seconds=(120 + operators) * MICRO)
+    change = replace(given.estimate, head=step)
+    found = conclude(replace(given, head=replace(given.head, externs=(call,)), estimate=change))
     assert found.because is not None
     assert (found.because.kernel == "aten.bmm.default") == blamed
     assert f"{operators:g}" in found.because.share or not blamed
