@@ -67,7 +67,7 @@ class Tab:
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", self._requested)
-        self.page.set_default_timeout(5000)
+        self.page.set_default_timeout(30_000)
         self.page.goto(f"{file.as_uri()}{anchor}")
 
     def _requested(self, request: Any) -> None:

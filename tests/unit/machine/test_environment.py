@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -113,12 +112,9 @@ def test_a_folder_of_a_virtual_environment_is_its_python(tmp_path: Path) -> None
 @pytest.mark.torch
 def test_this_interpreter_in_process_and_from_outside_are_the_same() -> None:
     inside = environment.probe(None)
-    start = time.perf_counter()
     outside = environment.probe(sys.executable)
-    seconds = time.perf_counter() - start
     assert (inside.torch, inside.torch_dir) == (outside.torch, outside.torch_dir)
     assert (inside.triton, inside.version) == (outside.triton, outside.version)
-    assert seconds < 1.0  # 0.03 s on an idle machine; importing torch takes more than this
 
 
 @pytest.mark.parametrize(

@@ -214,9 +214,10 @@ def test_a_hang_while_preparing_ends_with_the_timeout(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perfcli.worker.channel.STACK_SECONDS", 0.1)
-    error = failure(start("send(type='progress', phase='kernels')\nsleep()", timeout=0.5))
+    # Long enough for the stand-in to start.
+    error = failure(start("send(type='progress', phase='kernels')\nsleep()", timeout=3))
     assert str(error) == (
-        "the head's worker did not finish within 0.5 s and was stopped while compiling kernels "
+        "the head's worker did not finish within 3 s and was stopped while compiling kernels "
         "(--timeout SECONDS gives it more)"
     )
 

@@ -85,6 +85,15 @@ def failure(request: CompileRequest, timeout: float = 30) -> PerfcliError:
     return made
 
 
+def failure_of_one_that_hangs(request: CompileRequest, timeout: float = 0.5) -> PerfcliError:
+    """Of one that had begun: a busy machine may need longer than that to start an interpreter."""
+    error = failure(request, timeout)
+    assert f"did not finish within {timeout:g} s and was stopped" in str(error)
+    if error.detail or timeout > 30:
+        return error
+    return failure_of_one_that_hangs(request, 4 * timeout)
+
+
 class Fifo:
     """Tells when the last process that holds it is gone."""
 
@@ -162,9 +171,8 @@ def test_half_a_reply_is_none(request_for: Request) -> None:
 
 
 def test_a_worker_that_hangs_is_stopped(request_for: Request, temporary: Path) -> None:
-    error = failure(request_for("print('waiting', flush=True); sleep()"), timeout=0.5)
+    error = failure_of_one_that_hangs(request_for("print('waiting', flush=True); sleep()"))
     assert isinstance(error, WorkerFailed)
-    assert str(error).startswith("the worker did not finish within 0.5 s and was stopped")
     assert error.detail == "the end of its log:\nwaiting"
 
 
@@ -177,7 +185,7 @@ def stuck():
     time.sleep(60)
 stuck()
 """
-    error = failure(request_for(body), timeout=0.5)
+    error = failure_of_one_that_hangs(request_for(body))
     assert "while building and tracing the model" in str(error)
     assert error.detail.startswith("it was in ")
     assert error.detail.endswith("python:14, stuck")
@@ -445,8 +453,8 @@ def test_nothing_is_left_of_a_worker(
 ) -> None:
     body = ORPHAN + "open(os.path.join(os.environ['TMPDIR'], 'rubbish'), 'w').close()\n" + ending
     open_before = len(os.listdir("/proc/self/fd"))
-    # Long enough for the stand-in to start; only the ones that hang wait for its end.
-    failure(request_for(body, fifo=fifo.path), timeout=1)
+    # Long enough for the stand-in to start; only the one that hangs waits for its end.
+    failure(request_for(body, fifo=fifo.path), timeout=3 if ending == "sleep()" else 30)
     assert fifo.next() == b"x"
     assert fifo.next() == b""
     assert list(temporary.iterdir()) == []
