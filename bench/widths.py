@@ -141,6 +141,13 @@ def _cuts_of_softmax(
         yield f"{threads} threads", partial(_kept_by, problem, target, threads)
     for name, changed in SETTINGS.items():
         yield name, partial(_with_settings, problem, target, changed)
+    rings = import_module("perfcli.kernels.softmax.ring_plan")
+    for blocks in rings.candidates(problem, target):
+        label = (
+            f"ring {blocks.threads}x{blocks.per_sm} parts {blocks.parts} tiles {blocks.tiles} "
+            f"slots {blocks.stages} align {blocks.align}"
+        )
+        yield label, partial(rings.plan, problem, target, blocks)
 
 
 def _cuts_of_norms(

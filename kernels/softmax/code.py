@@ -182,11 +182,26 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     """
     _check_tensors(problem, tensors)
     in_words = [each.constants for each in plan.launches if each.constants.keys() >= _IN_WORDS]
-    if any(not constants["PEEL"] for constants in in_words):
+    ring = plan.variant == "ring"
+    if ring or any(not constants["PEEL"] for constants in in_words):
         moved = {n: _launching.at_a_vector(tensors[n]) for n in ("x", "y", "dy") if n in tensors}
         tensors = {**tensors, **moved}
     main = tensors["dy"] if "dy" in tensors else tensors["x"]
     outputs = _outputs_of(problem, main)
+    if ring:
+        apart = int(str(plan.launches[1].constants["APART"]))
+        words = main.new_empty(problem.rows * apart, dtype=torch.int64)
+        given = {
+            "x": tensors.get("x", tensors.get("y")),
+            "out": next(iter(outputs.values())),
+            "words": words,
+            "word_count": words.numel(),
+            "rows": problem.rows,
+        }
+        if "dy" in tensors:
+            given["dy"] = tensors["dy"]
+        _launching.launch(sys.modules[__name__], plan, given)
+        return outputs
     values = {
         **{f"{name}_ptr": tensor for name, tensor in {**tensors, **outputs}.items()},
         **_sizes_of(problem),
@@ -287,4 +302,8 @@ def _check_matrix(problem: Problem, name: str, tensor: Tensor) -> None:
 
 def function(name: str) -> Any:
     """Return the ``@triton.jit`` function of that name."""
+    if name == "softmax_ring":
+        from . import ring
+
+        return ring.softmax_ring
     return next(getattr(file, name) for file in _FILES if hasattr(file, name))

@@ -1,0 +1,89 @@
+"""Prototype: cuts softmax's long rows for ``ring``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
+
+from .._norms import blocks as norm_blocks
+from .._norms import ring_plan as R
+from .._norms.blocks import Blocks, words_apart
+from .._norms.cuts import alignments, halves, lanes_of, most_registers, peels, spacing_of, takes_vectors
+from .choice import BACKWARD, inputs_of, pointer, vector
+
+SHAPES = ((128, 2), (256, 1), (256, 2), (512, 1), (128, 4), (64, 4))
+MOST_ELEMENTS = {1: 64, 2: 32}
+"""Of a thread, by inputs and by programs."""
+
+
+def share(problem: Problem, target: Target, blocks: Blocks, least: int = 2, most_slots: int = 8) -> Blocks | None:
+    lanes = lanes_of(problem, blocks.align)
+    fewest = -(-lanes // (blocks.tile * blocks.tiles))
+    resident = blocks.per_sm * target.sm_count
+    if fewest > resident:
+        return None
+    count = R._at_once(problem, blocks, resident // fewest)
+    if not count:
+        return None
+    most = max(fewest, min(resident // count, -(-lanes // blocks.tile)))
+    parts = R._even_parts(problem, blocks, most, max(fewest, int(R.SHARED * most)))
+    chunk = R._chunk(problem, blocks, parts)
+    made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
+    room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
+    room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
+    slots = min((room - R._scratch(made)) // slot_bytes(problem, made), most_slots)
+    elements = made.tiles * vector(problem)
+    rows_bytes = 4 if problem.operation == "softmax" else norm_blocks.ITEM_BYTES[problem.dtype]
+    kept = 2 * elements * inputs_of(problem) * rows_bytes // 4
+    if slots < least or kept + 64 > most_registers(target, made):
+        return None
+    return replace(made, stages=slots)
+
+
+def slot_bytes(problem: Problem, blocks: Blocks) -> int:
+    return inputs_of(problem) * blocks.tiles * blocks.tile * norm_blocks.ITEM_BYTES[problem.dtype]
+
+
+def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
+    if not takes_vectors(problem):
+        return
+    seen = set()
+    for align, (threads, per_sm) in product(alignments(problem), SHAPES):
+        tile = threads * vector(problem)
+        for tiles in range(1, 17):
+            made = share(problem, target, Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm))
+            if made is not None and made.parts <= R.MOST_PARTS and made not in seen:
+                seen.add(made)
+                yield made
+
+
+def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
+    backward = problem.operation in BACKWARD
+    scratch = R._scratch(blocks)
+    resident = R._at_once(problem, blocks, blocks.per_sm * target.sm_count // blocks.parts)
+    count = max(resident, spacing_of(problem, blocks.align))
+    element = pointer(problem)
+    arguments = {"x": element, "dy": element, "out": element, "words": "*i64", "rows": "i32"}
+    constants = dict(
+        COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=R._chunk(problem, blocks, blocks.parts),
+        FIRST=0, GROUPS=count, PARTS=blocks.parts, TILES=blocks.tiles, WARPS=blocks.threads // 32,
+        SLOTS=blocks.stages, SPACING=spacing_of(problem, blocks.align),
+        VECTOR=vector(problem), ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
+        BACKWARD=backward, LOG=problem.operation.startswith("log"), APART=words_apart(blocks.parts),
+        SCRATCH=scratch, OVERLAP=target.overlaps_launches,
+    )
+    if not backward:
+        del arguments["dy"]
+        constants["dy"] = None
+    made = KernelLaunch(
+        "softmax_ring", (resident * blocks.parts, 1, 1), arguments, constants, blocks.threads // 32, 1,
+        divisible_by_16=tuple(n for n, k in arguments.items() if k.startswith("*")),
+        maxnreg=most_registers(target, blocks), all_at_once=True, overlaps=target.overlaps_launches,
+        shared_bytes=blocks.stages * slot_bytes(problem, blocks) + scratch,
+    )
+    turns = [replace(made, constants={**made.constants, "FIRST": f}) for f in range(0, count, resident)]
+    mark = R.mark_missing(problem, target, words_apart(blocks.parts))
+    return LaunchPlan("ring", (mark, *turns), f"ring {blocks}")
