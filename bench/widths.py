@@ -143,6 +143,10 @@ def _cuts_of_softmax(
         yield name, partial(_with_settings, problem, target, changed)
     rings = import_module("perfcli.kernels.softmax.ring_plan")
     for blocks in rings.candidates(problem, target):
+        elements = blocks.tiles * blocks.tile // blocks.threads
+        shape = (blocks.threads, blocks.per_sm)
+        if shape not in ((256, 1), (128, 2), (512, 1), (64, 4)) or elements < 24:
+            continue
         label = (
             f"ring {blocks.threads}x{blocks.per_sm} parts {blocks.parts} tiles {blocks.tiles} "
             f"slots {blocks.stages} align {blocks.align}"
