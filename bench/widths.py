@@ -167,6 +167,16 @@ def _cuts_of_norms(
             blocks = choice.fill(problem, kept)
             label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
             yield label, partial(plan.launches, problem, target, blocks, "")
+        forward = import_module("perfcli.kernels._norms.forward_ring_plan")
+        for blocks in forward.candidates(problem, target):
+            elements = blocks.tiles * blocks.tile // blocks.threads
+            if elements < 16 + 8 * (blocks.threads < 512):
+                continue
+            label = (
+                f"ring {blocks.threads}x{blocks.per_sm} parts {blocks.parts} tiles {blocks.tiles} "
+                f"slots {blocks.stages} align {blocks.align}"
+            )
+            yield label, partial(forward.plan, problem, target, blocks)
         variant = "peeled" if choice._peels(problem) else "register-tiled"
         for threads in THREADS:
             tile = threads * choice.vector(problem)

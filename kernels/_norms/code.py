@@ -110,6 +110,8 @@ KERNELS = (rows, tiled, _words, loop, backward)
 
 def function(name: str) -> Any:
     """Return the ``@triton.jit`` or ``@gluon.jit`` function that a launch names."""
+    if name == "forward_ring":
+        return import_module(".forward_ring", __package__).forward_ring
     if name == "gradient_ring":
         return import_module(".ring", __package__).gradient_ring
     for module in KERNELS:
@@ -252,7 +254,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
 def _takes_words(step: KernelLaunch) -> bool:
     """Return whether a kernel loads pairs of half precision at once, or copies 16 bytes at a time
     to shared memory."""
-    return step.constants.get("HALVES") == 2 or step.function == "gradient_ring"
+    return step.constants.get("HALVES") == 2 or step.function.endswith("_ring")
 
 
 def output_names(problem: Problem) -> tuple[str, ...]:
