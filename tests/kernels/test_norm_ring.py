@@ -5,6 +5,7 @@ our own runs the kernel here (``gluon_interpreter``), on a GPU it is ``perfcli k
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,23 @@ def test_a_ring_computes_the_gradients(problem: Problem, multiprocessors: int) -
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(("threads", "dtype"), [(64, "float16"), (256, "bfloat16")])
+def test_the_warps_of_a_program_add_up(
+    threads: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such short rows are not planned so."""
+    code, ring_plan = (import_module(f"perfcli.kernels._norms.{n}") for n in ("code", "ring_plan"))
+    candidates = partial(ring_plan.candidates, shapes=((threads, 1),))
+    monkeypatch.setattr(ring_plan, "candidates", candidates)
+    problem = Problem("layernorm-backward", 5, 5001, dtype)
+    tensors = code.inputs(problem, "cpu", 3)
+    found = run_ring(problem, 4, tensors, threads // 32)
+    tolerances = registry.family("layernorm").tolerances(problem)
+    errors = compare_outputs(found, code.reference(problem, tensors), tolerances)
+    assert [error.wrong for error in errors] == [0] * len(found)
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("columns", "dtype"), [(1275, "bfloat16"), (1275, "float16"), (1039, "float32")]
 )
@@ -191,14 +209,18 @@ def test_a_row_that_is_not_finite_leaves_its_neighbours_alone(columns: int, dtyp
     assert ((found - expected)[::2].abs() < 0.05).all()
 
 
-def run_ring(problem: Problem, multiprocessors: int, tensors: dict[str, Any]) -> dict[str, Any]:
-    """Return the gradients by the launches that are planned for so few multiprocessors."""
+def run_ring(
+    problem: Problem, multiprocessors: int, tensors: dict[str, Any], warps: int = 1
+) -> dict[str, Any]:
+    """Return the gradients by the launches that are planned for so few multiprocessors, in programs
+    of so many warps."""
     import torch
 
     family = registry.family(problem.operation.partition("-")[0])
     few = replace(H200, sm_count=multiprocessors)
     launches = [s for s in family.plan(problem, few, "ring").launches if "ring" in s.function]
     step = launches[0]
+    assert step.num_warps == warps
     code = import_module("perfcli.kernels._norms.code")
     x, groups, sums = tensors["x"], number(step, "GROUPS"), 1 + bool(step.constants["MEAN"])
     span = (problem.rows - 1) * problem.stride + problem.columns
