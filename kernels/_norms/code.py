@@ -110,10 +110,8 @@ KERNELS = (rows, tiled, _words, loop, backward)
 
 def function(name: str) -> Any:
     """Return the ``@triton.jit`` or ``@gluon.jit`` function that a launch names."""
-    if name == "forward_ring":
-        return import_module(".forward_ring", __package__).forward_ring
-    if name == "gradient_ring":
-        return import_module(".ring", __package__).gradient_ring
+    if name.endswith("_ring"):
+        return getattr(import_module(".ring", __package__), name)
     for module in KERNELS:
         if hasattr(module, name):
             return getattr(module, name)

@@ -9,7 +9,19 @@ from itertools import product
 from perfcli.model import LaunchPlan, Problem, Target
 
 from . import ring_plan as R
-from .blocks import ITEM_BYTES, Blocks, _round_up, has_mean, has_residual, mark_missing, names, overlapping, step, vector, words_apart
+from .blocks import (
+    ITEM_BYTES,
+    Blocks,
+    _round_up,
+    has_mean,
+    has_residual,
+    mark_missing,
+    names,
+    overlapping,
+    step,
+    vector,
+    words_apart,
+)
 from .cuts import alignments, halves, lanes_of, most_registers, peels, spacing_of, takes_vectors
 
 SHAPES = ((64, 4), (128, 2), (256, 1), (512, 1))
@@ -41,7 +53,9 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     slots = min((room - _scratch(made)) // slot_bytes(problem, made), 8)
     elements = made.tiles * vector(problem)
     each = (2 + has_mean(problem)) if halves(problem) == 1 else 0.5 * (3 + has_mean(problem))
-    needed = 2 * elements * (1 if halves(problem) == 1 else 0.5) + (1 + has_mean(problem)) * elements * (1 if halves(problem) == 1 else 0.5)
+    needed = 2 * elements * (1 if halves(problem) == 1 else 0.5) + (
+        1 + has_mean(problem)
+    ) * elements * (1 if halves(problem) == 1 else 0.5)
     if slots < 2 or needed + 56 + 16 * peels(problem, made) > most_registers(target, made):
         return None
     return replace(made, stages=slots)
@@ -54,7 +68,9 @@ def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     for align, (threads, per_sm) in product(alignments(problem), SHAPES):
         tile = threads * vector(problem)
         for tiles in range(1, 17):
-            made = share(problem, target, Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm))
+            made = share(
+                problem, target, Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm)
+            )
             if made is not None and made.parts <= R.MOST_PARTS and made not in seen:
                 seen.add(made)
                 yield made
@@ -64,26 +80,56 @@ def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
     resident = R._at_once(problem, blocks, blocks.per_sm * target.sm_count // blocks.parts)
     count = max(resident, spacing_of(problem, blocks.align))
     residual, mean = has_residual(problem), has_mean(problem)
-    there, absent = names({
-        "x": True, "residual": residual, "weight": True, "bias": mean, "y": True,
-        "total": residual, "mean": mean, "rstd": mean,
-    })
+    there, absent = names(
+        {
+            "x": True,
+            "residual": residual,
+            "weight": True,
+            "bias": mean,
+            "y": True,
+            "total": residual,
+            "mean": mean,
+            "rstd": mean,
+        }
+    )
     scratch = _scratch(blocks)
     made = step(
-        problem, target, blocks, "forward_ring", (resident * blocks.parts, 1, 1),
-        f"{there} words rows eps", absent,
-        COLUMNS=problem.columns, STRIDE=problem.stride,
-        CHUNK=R._chunk(problem, blocks, blocks.parts), GROUPS=count, PARTS=blocks.parts,
-        TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
-        SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem),
-        ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
-        RESIDUAL=residual, MEAN=mean, APART=words_apart(blocks.parts),
-        SCRATCH=scratch, OVERLAP=target.overlaps_launches,
+        problem,
+        target,
+        blocks,
+        "forward_ring",
+        (resident * blocks.parts, 1, 1),
+        f"{there} words rows eps",
+        absent,
+        COLUMNS=problem.columns,
+        STRIDE=problem.stride,
+        CHUNK=R._chunk(problem, blocks, blocks.parts),
+        GROUPS=count,
+        PARTS=blocks.parts,
+        TILES=blocks.tiles,
+        WARPS=blocks.threads // 32,
+        SLOTS=blocks.stages,
+        SPACING=spacing_of(problem, blocks.align),
+        VECTOR=vector(problem),
+        ALIGN=blocks.align,
+        PEEL=peels(problem, blocks),
+        HALVES=halves(problem),
+        RESIDUAL=residual,
+        MEAN=mean,
+        APART=words_apart(blocks.parts),
+        SCRATCH=scratch,
+        OVERLAP=target.overlaps_launches,
     )
     made = replace(
-        made, maxnreg=most_registers(target, blocks), all_at_once=True,
+        made,
+        maxnreg=most_registers(target, blocks),
+        all_at_once=True,
         shared_bytes=blocks.stages * slot_bytes(problem, blocks) + scratch,
     )
-    turns = [replace(made, constants={**made.constants, "FIRST": f}) for f in range(0, count, resident)]
+    turns = [
+        replace(made, constants={**made.constants, "FIRST": f}) for f in range(0, count, resident)
+    ]
     steps = [mark_missing(problem, target, words_apart(blocks.parts)), *turns]
-    return LaunchPlan("ring", overlapping(steps), f"ring {blocks}", 8 * problem.rows * words_apart(blocks.parts))
+    return LaunchPlan(
+        "ring", overlapping(steps), f"ring {blocks}", 8 * problem.rows * words_apart(blocks.parts)
+    )

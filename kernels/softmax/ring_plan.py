@@ -11,7 +11,15 @@ from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 from .._norms import blocks as norm_blocks
 from .._norms import ring_plan as R
 from .._norms.blocks import Blocks, words_apart
-from .._norms.cuts import alignments, halves, lanes_of, most_registers, peels, spacing_of, takes_vectors
+from .._norms.cuts import (
+    alignments,
+    halves,
+    lanes_of,
+    most_registers,
+    peels,
+    spacing_of,
+    takes_vectors,
+)
 from .choice import BACKWARD, inputs_of, pointer, vector
 
 SHAPES = ((128, 2), (256, 1), (256, 2), (512, 1), (128, 4), (64, 4))
@@ -19,7 +27,9 @@ MOST_ELEMENTS = {1: 64, 2: 32}
 """Of a thread, by inputs and by programs."""
 
 
-def share(problem: Problem, target: Target, blocks: Blocks, least: int = 2, most_slots: int = 8) -> Blocks | None:
+def share(
+    problem: Problem, target: Target, blocks: Blocks, least: int = 2, most_slots: int = 8
+) -> Blocks | None:
     lanes = lanes_of(problem, blocks.align)
     fewest = -(-lanes // (blocks.tile * blocks.tiles))
     resident = blocks.per_sm * target.sm_count
@@ -54,7 +64,9 @@ def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     for align, (threads, per_sm) in product(alignments(problem), SHAPES):
         tile = threads * vector(problem)
         for tiles in range(1, 17):
-            made = share(problem, target, Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm))
+            made = share(
+                problem, target, Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm)
+            )
             if made is not None and made.parts <= R.MOST_PARTS and made not in seen:
                 seen.add(made)
                 yield made
@@ -68,22 +80,44 @@ def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
     element = pointer(problem)
     arguments = {"x": element, "dy": element, "out": element, "words": "*i64", "rows": "i32"}
     constants = dict(
-        COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=R._chunk(problem, blocks, blocks.parts),
-        FIRST=0, GROUPS=count, PARTS=blocks.parts, TILES=blocks.tiles, WARPS=blocks.threads // 32,
-        SLOTS=blocks.stages, SPACING=spacing_of(problem, blocks.align),
-        VECTOR=vector(problem), ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
-        BACKWARD=backward, LOG=problem.operation.startswith("log"), APART=words_apart(blocks.parts),
-        SCRATCH=scratch, OVERLAP=target.overlaps_launches,
+        COLUMNS=problem.columns,
+        STRIDE=problem.stride,
+        CHUNK=R._chunk(problem, blocks, blocks.parts),
+        FIRST=0,
+        GROUPS=count,
+        PARTS=blocks.parts,
+        TILES=blocks.tiles,
+        WARPS=blocks.threads // 32,
+        SLOTS=blocks.stages,
+        SPACING=spacing_of(problem, blocks.align),
+        VECTOR=vector(problem),
+        ALIGN=blocks.align,
+        PEEL=peels(problem, blocks),
+        HALVES=halves(problem),
+        BACKWARD=backward,
+        LOG=problem.operation.startswith("log"),
+        APART=words_apart(blocks.parts),
+        SCRATCH=scratch,
+        OVERLAP=target.overlaps_launches,
     )
     if not backward:
         del arguments["dy"]
         constants["dy"] = None
     made = KernelLaunch(
-        "softmax_ring", (resident * blocks.parts, 1, 1), arguments, constants, blocks.threads // 32, 1,
+        "softmax_ring",
+        (resident * blocks.parts, 1, 1),
+        arguments,
+        constants,
+        blocks.threads // 32,
+        1,
         divisible_by_16=tuple(n for n, k in arguments.items() if k.startswith("*")),
-        maxnreg=most_registers(target, blocks), all_at_once=True, overlaps=target.overlaps_launches,
+        maxnreg=most_registers(target, blocks),
+        all_at_once=True,
+        overlaps=target.overlaps_launches,
         shared_bytes=blocks.stages * slot_bytes(problem, blocks) + scratch,
     )
-    turns = [replace(made, constants={**made.constants, "FIRST": f}) for f in range(0, count, resident)]
+    turns = [
+        replace(made, constants={**made.constants, "FIRST": f}) for f in range(0, count, resident)
+    ]
     mark = R.mark_missing(problem, target, words_apart(blocks.parts))
     return LaunchPlan("ring", (mark, *turns), f"ring {blocks}")
