@@ -102,8 +102,7 @@ def _value_of(metric: SearchMetric, run: Run) -> float:
     """
     value: float | None
     if metric.kind == "memory":
-        known = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
-        value = max(known, default=None)
+        value = run.peak_memory_bytes
     elif metric.is_estimated:
         value = _estimate(run)
     else:
@@ -124,9 +123,8 @@ def _estimate(run: Run) -> float:
     no constants."""
     step = estimate_step(run)
     if step is None:
-        target = run.target.name if run.target else run.device
         raise PerfcliError(
-            f"estimated-time is not known on {target}: no GPU like it was calibrated"
+            f"estimated-time is not known on {run.place}: no GPU like it was calibrated"
         )
     if vague := (*step.missing, *step.rough):
         raise PerfcliError(f"estimated-time is not known: {vague[0]}")

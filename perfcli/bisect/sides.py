@@ -117,7 +117,7 @@ class SearchScope:
 
 def write_title(question: Question, request: CompileRequest) -> str:
     """Return ``gqa-transformer · layers=3 · h100``."""
-    place = request.target.name if request.target else request.device
+    place = request.place
     preset = f"preset {question.preset}" if question.preset else ""
     given = " ".join([*question.params, *(f"--input {text}" for text in question.inputs)])
     return " · ".join(filter(None, [question.scenario, preset, given, place]))

@@ -105,7 +105,7 @@ def _details(torch: str, choice: InstalledKnob) -> str:
         "default": default_text(choice.entry),
         "try": _values(choice.values),
         "range": " to ".join(map(units.setting, knob.range or ())),
-        "with": " ".join(f"{n}={units.setting(v)}" for n, v in knob.only_with.items()),
+        "with": " ".join(units.settings(knob.only_with)),
         "changes": knob.acts,
         "alters": knob.alters,
         "on": DEVICES[knob.devices] + (", only with a device" if knob.needs_device else ""),

@@ -132,7 +132,7 @@ def _judge_pair(
 def _name(pair: Pair) -> str:
     """Return what tells one head from the others: scenario, target and variant."""
     run = pair.head.run
-    where = run.target.name if run.target else run.device
+    where = run.place
     return f"{run.scenario}@{where} {run.variant.name}".strip()
 
 

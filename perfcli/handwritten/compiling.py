@@ -176,7 +176,7 @@ def _gpu(target: Target) -> Any:
 
     if target.vendor == "amd":
         return GPUTarget("hip", target.arch, target.warp_size)
-    return GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], target.warp_size)
+    return GPUTarget("cuda", target.capability_number, target.warp_size)
 
 
 def launch_facts(

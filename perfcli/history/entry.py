@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from perfcli import units
 from perfcli.decoding import decode, decoder
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, Mode, Scalar
@@ -53,13 +54,9 @@ class Subject(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             f"world {self.world}" if self.world > 1 else "",
             " ".join(self.inputs),
         )
-        params = " ".join(f"{name}={_plain(value)}" for name, value in self.params.items())
+        params = " ".join(f"{name}={units.parameter(value)}" for name, value in self.params.items())
         words = (self.scenario, self.mode, self.where, params, *ways, self.label)
         return " · ".join(filter(None, words))
-
-
-def _plain(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.model import Parameter, Scalar, Scenario
 from perfcli.names import internal, public, suggestion
@@ -82,7 +83,7 @@ def _convert(value: Scalar, kind: type) -> Scalar:
     if kind is type(None):
         return _guess(value)
     if kind is str:
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return units.parameter(value)
     if isinstance(value, str):
         return _parse(value.strip(), kind)
     if type(value) is kind:

@@ -109,7 +109,7 @@ def _build(case: CorpusCase, target: Target) -> Any:
             attributes[(place,)] = [["tt.divisibility", 16]]
     return triton.compile(
         ASTSource(function, signature, constants, attributes),
-        target=GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], 32),
+        target=GPUTarget("cuda", target.capability_number, 32),
         options={"num_warps": case.warps, "num_stages": 1},
     )
 

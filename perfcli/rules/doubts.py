@@ -204,8 +204,7 @@ def _is_weak(match: Match, comparison: Comparison) -> bool:
 
 
 def _match(match: Match, comparison: Comparison) -> str:
-    ours = _name_some([comparison.base.kernels[index] for index in match.base])
-    theirs = _name_some([comparison.head.kernels[index] for index in match.head])
+    ours, theirs = map(_name_some, match.select(comparison.base, comparison.head))
     return f"{ours} → {theirs}: by {match.method}, confidence {match.confidence:.2g}"
 
 

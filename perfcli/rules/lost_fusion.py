@@ -422,7 +422,7 @@ def _compare(comparison: Comparison) -> Iterator[Finding]:
 
 def _say_group(comparison: Comparison, match: Match, cost: Cost | None, more: bool) -> Finding:
     base, head = comparison.base, comparison.head
-    ours, theirs = [base.kernels[n] for n in match.base], [head.kernels[n] for n in match.head]
+    ours, theirs = match.select(base, head)
     loss = cost.seconds if cost else 0.0
     longer = (
         f"which {'take' if len(theirs) > 1 else 'takes'} {units.seconds(loss)} more of each step"

@@ -196,12 +196,12 @@ def _combine(block: Block) -> Iterator[SweepPoint]:
     first, so that variants to choose from stand together."""
     for scenario, target in itertools.product(block.scenarios, block.targets or (None,)):
         for params in _product(block.params):
-            texts = tuple(f"{name}={units.setting(value)}" for name, value in params.items())
+            texts = units.settings(params)
             question = Question(scenario, texts, block.preset, target, block.device, block.dynamic)
             for python in block.pythons or (None,):
                 for options in _product(block.options):
                     known = {n: v for n, v in options.items() if v != UNSET}
-                    side = Side(tuple(f"{n}={units.setting(v)}" for n, v in known.items()), python)
+                    side = Side(units.settings(known), python)
                     yield SweepPoint(question, side, params, options, target or "")
 
 

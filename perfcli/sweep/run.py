@@ -147,7 +147,7 @@ def _begin(point: SweepPoint, job: Job | None = None) -> Swept:
     target, torch = point.target, ""
     if job is not None:
         request, torch = job.request, job.interpreter.torch or ""
-        target = request.target.name if request.target else request.device
+        target = request.place
     return Swept(
         point.question.scenario,
         point.params,
@@ -164,10 +164,9 @@ def _finish(begun: Swept, obtained: Obtained | PerfcliError) -> Swept:
         return replace(begun, error=str(obtained))
     run = obtained.run
     step = estimate_step(run)
-    target = run.target.name if run.target else run.device
     return replace(
         begun,
-        target=target,
+        target=run.place,
         torch=run.environment.torch,
         run=obtained.reference or run.id,
         reused=not obtained.compiled,

@@ -127,7 +127,7 @@ class Estimating:
         if self.default is None:
             step = compare(run, run).estimate
             if step is None:
-                where = run.target.name if run.target else run.device
+                where = run.place
                 raise PerfcliError(
                     f"the time of a step is not known on {where}: no GPU like it was calibrated"
                 )

@@ -214,7 +214,7 @@ class _Tuning:
             write_title(scope.question, request),
             scope.question.scenario,
             scope.job.interpreter.torch or "",
-            request.target.name if request.target else request.device,
+            request.place,
             "default",
             "measured" if isinstance(judge, Measuring) else "estimated",
             scope.space.settings(frozenset()),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.loading.parameters import NEEDS, WORDS
 from perfcli.model import KernelFamily, Problem, Scalar
@@ -51,7 +52,7 @@ def write_problem(problem: Problem) -> str:
     parts = [problem.operation, f"{problem.rows} × {problem.columns}", problem.dtype]
     if problem.row_stride not in (None, problem.columns):
         parts.append(f"row-stride={problem.row_stride}")
-    parts += [f"{public(name)}={_write_setting(v)}" for name, v in problem.settings.items()]
+    parts += [f"{public(name)}={units.parameter(v)}" for name, v in problem.settings.items()]
     return " ".join(parts)
 
 
@@ -143,7 +144,3 @@ def _list_settings(family: KernelFamily) -> dict[str, Scalar]:
             if found.get(name) is None:
                 found[name] = value
     return found
-
-
-def _write_setting(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

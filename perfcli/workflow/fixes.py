@@ -339,8 +339,7 @@ def _cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
 
     Raises PerfcliError where this torch has none of that name.
     """
-    texts = [f"{name}={units.setting(value)}" for name, value in cure.options.items()]
-    added = assignments.make_variant("", texts, catalogue)
+    added = assignments.make_variant("", units.settings(cure.options), catalogue)
     both = replace(
         variant,
         options={**variant.options, **added.options},

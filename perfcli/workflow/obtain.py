@@ -277,8 +277,8 @@ def _name_requests(requests: Sequence[CompileRequest]) -> list[str]:
     leaves everything in which they differ as it is."""
     ways: tuple[Callable[[CompileRequest], str], ...] = (
         lambda each: each.scenario,
-        lambda each: " ".join(f"{k}={units.setting(value)}" for k, value in each.params.items()),
-        lambda each: each.target.name if each.target else each.device,
+        lambda each: " ".join(units.settings(each.params)),
+        lambda each: each.place,
         lambda each: each.variant.name,
     )
     parts = [[way(each) for each in requests] for way in ways]
@@ -345,8 +345,7 @@ def describe_kept(stored: Sequence[Obtained]) -> str:
 
 
 def _list_facts(run: Run) -> list[str]:
-    params = (f"{name}={units.setting(value)}" for name, value in run.params.items())
-    return [run.scenario, *params, run.target.name if run.target else run.device]
+    return [run.scenario, *units.settings(run.params), run.place]
 
 
 _MOST_NAMED = 4

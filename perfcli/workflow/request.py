@@ -273,7 +273,7 @@ def _find_defaults(jobs: Sequence[Job]) -> str:
 def describe(variant: Variant) -> str:
     """Return ``default``, or what the variant sets: ``triton.cudagraphs=true python
     2.15/bin/python``."""
-    settings = [f"{name}={units.setting(value)}" for name, value in variant.options.items()]
+    settings = [*units.settings(variant.options)]
     settings += [f"{name}={value}" for name, value in variant.env.items()]
     if variant.python:
         settings.append(f"python {variant.python}")

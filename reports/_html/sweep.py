@@ -80,7 +80,7 @@ def render_sweep(sweep: Sweep) -> str:
         .get_template("sweep.html")
         .render(
             sweep=sweep,
-            common=_write_values(common),
+            common=" ".join(units.settings(common)),
             made=len(sweep.variants) - len(sweep.failed),
             heat=_draw_heat(sweep.variants),
             curves=list(_draw_curves(sweep.variants)),
@@ -147,10 +147,6 @@ def _write_ratio(variant: Swept) -> str:
 # --- what tells variants apart ---------------------------------------------------------------
 
 
-def _write_values(values: Mapping[str, Scalar]) -> str:
-    return " ".join(f"{name}={units.setting(value)}" for name, value in values.items())
-
-
 def _find_common(variants: Sequence[Swept]) -> dict[str, Scalar]:
     """Return the parameters that all variants have with one value: they tell nothing apart."""
     first = variants[0].params if variants else {}
@@ -167,11 +163,13 @@ def _leave_out(common: Mapping[str, Scalar], variant: Swept) -> Swept:
 
 
 def _describe_workload(variant: Swept) -> str:
-    return " ".join(filter(None, (variant.scenario, _write_values(variant.params), variant.target)))
+    return " ".join(
+        filter(None, (variant.scenario, *units.settings(variant.params), variant.target))
+    )
 
 
 def _describe_way(variant: Swept) -> str:
-    return " ".join(filter(None, (_write_values(variant.options), variant.python))) or "default"
+    return " ".join(filter(None, (*units.settings(variant.options), variant.python))) or "default"
 
 
 def _describe(variant: Swept) -> str:
@@ -235,7 +233,7 @@ def _choose_axes(
 
     def describe_rest(each: Swept) -> str:
         rest = {name: value for name, value in each.params.items() if name != most}
-        return " ".join(filter(None, (each.scenario, _write_values(rest), each.target)))
+        return " ".join(filter(None, (each.scenario, *units.settings(rest), each.target)))
 
     return most, describe_rest, lambda each: units.setting(each.params.get(most, ""))
 
@@ -305,7 +303,7 @@ def _look(line: Sequence[tuple[float, float, Swept]]) -> Hashable:
 
 def _name_rest(variant: Swept, name: str) -> str:
     rest = {other: value for other, value in variant.params.items() if other != name}
-    parts = (variant.scenario, _write_values(rest), variant.target, _describe_way(variant))
+    parts = (variant.scenario, *units.settings(rest), variant.target, _describe_way(variant))
     return " ".join(filter(None, parts)).removesuffix(" default")
 
 

@@ -30,7 +30,7 @@ class _Operators:
 
 
 def _sum_operators(run: Run) -> _Operators:
-    calls = sum(extern.count for extern in run.externs)
+    calls = run.count_externs().total()
     works = [(call.count, call.work) for extern in run.externs for call in extern.calls]
     known = [(count, work) for count, work in works if work is not None]
     estimates = [extern.estimate for extern in run.externs]

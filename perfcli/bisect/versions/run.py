@@ -234,7 +234,7 @@ def _judge_timed(clock: Clock, ends: Ends, good: str, bad: str) -> _Judge:
 def _title(asked: _Asked) -> str:
     """Return ``model.py:block · layers=3 · h100``."""
     question, request = asked.question, asked.plan.base.request
-    place = request.target.name if request.target else request.device
+    place = request.place
     preset = f"preset {question.preset}" if question.preset else ""
     given = " ".join([*question.params, *(f"--input {text}" for text in question.inputs)])
     return " · ".join(filter(None, [question.scenario, preset, given, place]))

@@ -474,13 +474,9 @@ def _without_repetition(changes: Sequence[Change]) -> list[Change]:
 
 def _find_most_to_blame(change: Change, groups: Sequence[KernelGroup]) -> int | None:
     sign = 1 if (change.delta or 0) > 0 else -1
-    moved = [(sign * _read_delta(group, change.metric), -n) for n, group in enumerate(groups)]
+    moved = [(sign * group.delta(change.metric), -n) for n, group in enumerate(groups)]
     most, place = max(moved, default=(0.0, 0))
     return -place if most > 0 else None
-
-
-def _read_delta(group: KernelGroup, metric: str) -> float:
-    return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
 
 
 def _find_lost(better: Sequence[Change], totals: Sequence[Change]) -> list[Change]:

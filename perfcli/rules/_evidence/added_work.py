@@ -16,8 +16,7 @@ def adds_work(comparison: Comparison, match: Match) -> bool:
     have other operators: with another torch, other options or dynamic sizes, or where a graph break
     lies between the kernels."""
     base, head = comparison.base, comparison.head
-    ours = [base.kernels[number] for number in match.base]
-    theirs = [head.kernels[number] for number in match.head]
+    ours, theirs = match.select(base, head)
     if not _decomposes_alike(base, head) or _count_graphs(theirs) > _count_graphs(ours):
         return False
     return not _list_added(ours, theirs).isdisjoint(_list_added(base.kernels, head.kernels))
