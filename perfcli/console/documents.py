@@ -16,8 +16,7 @@ import typer
 from perfcli import units
 from perfcli.console import output
 from perfcli.errors import PerfcliError
-from perfcli.frames.table import Row, Table
-from perfcli.frames.writing import check_parquet, render_csv, render_parquet
+from perfcli.frames.table import Row, Table, check_parquet, render_csv, render_parquet
 from perfcli.model import Document, Judgement
 from perfcli.storing.whole import spare
 

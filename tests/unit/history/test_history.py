@@ -22,8 +22,7 @@ from perfcli.errors import PerfcliError
 from perfcli.history import history as _history
 from perfcli.history.entry import FORMAT, Entry, encode_entry, write_line
 from perfcli.history.history import History
-from perfcli.history.homes import FolderHome, Home
-from perfcli.history.opening import open_home
+from perfcli.history.homes import FolderHome, Home, open_home
 from perfcli.model import Bundle
 from perfcli.storing import runfile
 
