@@ -38,12 +38,8 @@ FORMAT = 1
 
 def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
     """Yield each launch's number and what it became, as they come. One that Triton refuses has its
-    ``error``.
-
-    Raises:
-        WorkerFailed: a compiling process was killed.
-        PerfcliError: a family's code is not there.
-    """
+    ``error``. Raises WorkerFailed where a compiling process was killed and PerfcliError where a
+    family's code is not there."""
     for name in {each.code for each in request.launches}:
         describing.load_code(name, request.family)  # imported once, before the pool forks
     context = multiprocessing.get_context("fork")
@@ -189,11 +185,8 @@ def launch_facts(
 
     Passes are those over whole rows: what the device may read again in a branch of its own (a
     fallback) does not count, nor do loads outside of the loops that read a buffer (the few elements
-    before the first aligned address, one that is looked up).
-
-    Raises:
-        UnreadableSource: the text is no Python, or has no such function.
-    """
+    before the first aligned address, one that is looked up). Raises UnreadableSource where the text
+    is no Python, or has no such function."""
     text = specialize(source, name, constants)
     facts = triton_facts(text, name)
     certain = triton_facts(

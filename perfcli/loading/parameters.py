@@ -23,12 +23,9 @@ def resolve_params(
 ) -> dict[str, Scalar]:
     """Return the value of every parameter: its default, the preset's, then the override's.
 
-    Overrides may be text as typed, or values of the right type; dashes and underscores in names
-    are equal. The preset ``full``, and none, are the defaults.
-
-    Raises:
-        PerfcliError: an unknown preset or parameter, or a value that does not fit.
-    """
+    Overrides may be text as typed, or values of the right type; dashes and underscores in names are
+    equal. The preset ``full``, and none, are the defaults. Raises PerfcliError for an unknown
+    preset or parameter, or a value that does not fit."""
     values = {name: parameter.default for name, parameter in scenario.parameters.items()}
     values.update(_preset(scenario, preset or DEFAULT_PRESET))
     for given, value in overrides.items():

@@ -27,21 +27,15 @@ THIS_GPU = "this-gpu"
 
 def get_for_kernels(name: str) -> Target:
     """Return a target for hand-written kernels, as ``get``: Triton compiles these for AMD's devices
-    as well, which are also known by their architecture, ``gfx942``.
-
-    Raises:
-        PerfcliError: as ``get``.
-    """
+    as well, which are also known by their architecture, ``gfx942``. Raises PerfcliError as ``get``
+    does."""
     by_arch = {target.arch: target for target in KERNEL_TARGETS.values()}
     return by_arch.get(name.lower()) or _find(name, {**TARGETS, **KERNEL_TARGETS})
 
 
 def get(name: str) -> Target:
-    """Return the target called ``name``; ``this-gpu`` asks the driver.
-
-    Raises:
-        PerfcliError: no such target (the nearest names are in the message), or no GPU here.
-    """
+    """Return the target called ``name``; ``this-gpu`` asks the driver. Raises PerfcliError
+    where there is no such target (the nearest names are in the message), or no GPU here."""
     if name.lower() in KERNEL_TARGETS:
         raise PerfcliError(
             f"{name} is a target for hand-written kernels only (perfcli kernels --target {name}); "
@@ -68,11 +62,7 @@ def has_gpu() -> bool:
 def this_gpu() -> Target:
     """Return the first visible GPU. A device of the table keeps its name, bandwidth and peaks
     there, so that runs with and without the GPU have the same lower bounds; all else comes from the
-    driver.
-
-    Raises:
-        PerfcliError: there is no GPU.
-    """
+    driver. Raises PerfcliError where there is no GPU."""
     return _from_device(driver.first_device())
 
 

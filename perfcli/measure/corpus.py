@@ -36,11 +36,8 @@ _LOOKED_UP = 4096
 
 def compile_cases(request: CorpusRequest) -> Iterator[CorpusCode]:
     """Yield what cases are compiled to, as it comes. Cases that differ in nothing that Triton
-    specialises on are compiled once; those that it refuses are left out.
-
-    Raises:
-        WorkerFailed: a compiling process was killed.
-    """
+    specialises on are compiled once; those that it refuses are left out. Raises WorkerFailed where
+    a compiling process was killed."""
     import triton
 
     _load_kernels()  # once, before the pool forks

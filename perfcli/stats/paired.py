@@ -65,11 +65,7 @@ def _launches_value(turn: Turn) -> float | None:
 
 
 def _log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
-    """log(head / base) of each round.
-
-    Raises:
-        ValueError: unlike lengths.
-    """
+    """log(head / base) of each round. Raises ValueError for unlike lengths."""
     return [math.log(h) - math.log(b) for b, h in zip(base, head, strict=True)]
 
 

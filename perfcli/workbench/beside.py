@@ -147,11 +147,8 @@ def check_alone(given: Mapping[str, object]) -> None:
 
 def compile_pair(question: Question, side: Side, asked: MeasuringOptions, context: Context) -> Pair:
     """Return Inductor's run as the base, the hand-written kernels as the head; no findings yet.
-
-    Raises:
-        PerfcliError: nobody wrote kernels for the scenario, or not for these parameters.
-        CompileFailed: Triton refuses one of them.
-    """
+    Raises PerfcliError where nobody wrote kernels for the scenario, or not for these parameters.
+    Raises CompileFailed where Triton refuses one of them."""
     scenario = _find_scenario(question.scenario)
     measured, notes = _settle(question, side, asked, context), context.notes
     (job,) = order_jobs(question, [side], context)
@@ -200,11 +197,8 @@ def _list_scenarios() -> str:
 
 
 def _plan_all(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> list[_Planned]:
-    """Return a plan for each of the scenario's problems.
-
-    Raises:
-        PerfcliError: the family cannot compute one with these parameters.
-    """
+    """Return a plan for each of the scenario's problems. Raises PerfcliError where the family
+    cannot compute one with these parameters."""
     problems = scenario.handwritten(params) if scenario.handwritten else ()
     return [_plan_problem(asked, target) for asked in problems]
 

@@ -58,11 +58,8 @@ class _ProbeCode(Protocol):
 
 
 def run(name: str | None, asked: KernelsOptions) -> int:
-    """Compiles every launch, times it where the GPU is there, and says where the cliff is.
-
-    Raises:
-        PerfcliError: the family is no probe, or a parameter is none of its.
-    """
+    """Compiles every launch, times it where the GPU is there, and says where the cliff is. Raises
+    PerfcliError where the family is no probe, or a parameter is none of its."""
     asked.refuse("probe", "cases", "against", "variant", "all_variants")
     output.check_writable(asked.svg)
     ((reference, family),) = _find_families(name or "mix-order").items()

@@ -20,11 +20,8 @@ _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "flo
 
 def _list_problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
     """Return the family's benchmark problems with what ``NAME=VALUE`` sets; each once. Several
-    values, separated by commas, make several problems.
-
-    Raises:
-        PerfcliError: an unknown name, operation or value.
-    """
+    values, separated by commas, make several problems. Raises PerfcliError for an unknown name,
+    operation or value."""
     given = dict(_split(family, text) for text in params)
     found: dict[Any, Problem] = {}
     for values in itertools.product(*given.values()):
@@ -36,11 +33,7 @@ def _list_problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]
 
 
 def _find_variant(family: KernelFamily, name: str | None) -> str | None:
-    """Return the variant that is meant.
-
-    Raises:
-        PerfcliError: the family has none like it.
-    """
+    """Return the variant that is meant. Raises PerfcliError where the family has none like it."""
     known = {public(variant.name): variant.name for variant in family.variants}
     if name is None or public(name) in known:
         return name and known[public(name)]

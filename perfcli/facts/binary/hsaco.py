@@ -55,11 +55,8 @@ class _HsacoFacts:
 
 
 def read_hsaco(code_object: bytes, assembly: str) -> _HsacoFacts:
-    """Return everything about a code object with one kernel.
-
-    Raises:
-        PerfcliError: it is no such file, or the assembly has not the metadata of one kernel.
-    """
+    """Return everything about a code object with one kernel. Raises PerfcliError where it is no
+    such file, or the assembly has not the metadata of one kernel."""
     kernel = _read_metadata(assembly)
     counted = {"load": Counter[str](), "store": Counter[str]()}
     for what, kind in _ACCESS.findall(assembly):
