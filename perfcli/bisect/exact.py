@@ -119,10 +119,8 @@ def _run(
 
 
 def _ends(forge: Forge) -> tuple[str, str]:
-    """Return the classes of both ends, compiled at once.
-
-    Raises CompileFailed, naming the side, where one does not compile, Interrupted on Ctrl-C.
-    """
+    """Return the classes of both ends, compiled at once. Raises CompileFailed, naming the side,
+    where one does not compile, Interrupted on Ctrl-C."""
     space = forge.space
     sides = [space.settings(frozenset()), space.settings(space.everything)]
     try:
@@ -266,10 +264,8 @@ def _flip(
 def best_of(
     forge: Forge, direction: Direction, limits: SearchLimits, *, sums_only: bool = False
 ) -> Improvement:
-    """Return the best, or worst, set of a catalogue, searched as ``find_best`` says.
-
-    Raises CompileFailed where nothing compiles.
-    """
+    """Return the best, or worst, set of a catalogue, searched as ``find_best`` says. Raises
+    CompileFailed where nothing compiles."""
 
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
         value = forge.value(settings, code)

@@ -79,10 +79,8 @@ _GPU_ONLY = ("spills", "registers", "swept", "lower-bound", "estimated-time", "d
 
 
 def _find(name: str, device: Device) -> SearchMetric:
-    """Return the metric that is meant.
-
-    Raises PerfcliError where there is none, or not for this device.
-    """
+    """Return the metric that is meant. Raises PerfcliError where there is none, or not for this
+    device."""
     metric = METRICS.get(_ALIASES.get(name, name))
     if metric is None:
         raise PerfcliError(f"no metric {name!r}: {suggestion(name, METRICS)}")
@@ -96,10 +94,7 @@ def _find(name: str, device: Device) -> SearchMetric:
 
 
 def _value_of(metric: SearchMetric, run: Run) -> float:
-    """Return an exact metric of a compiled variant.
-
-    Raises PerfcliError where it is not known.
-    """
+    """Return an exact metric of a compiled variant. Raises PerfcliError where it is not known."""
     value: float | None
     if metric.kind == "memory":
         value = run.peak_memory_bytes

@@ -160,10 +160,8 @@ def _time_operators(
     report: _Report,
 ) -> tuple[list[TimedOperator], Mapping[str, float]]:
     """Return the calls of all cases with their times, those of an earlier try included, and what
-    the host needs of calls. What a worker dies of is left out.
-
-    Raises PerfcliError where the file with finished cases can't be written.
-    """
+    the host needs of calls. What a worker dies of is left out. Raises PerfcliError where the file
+    with finished cases can't be written."""
     path = find_finished("operators", target, interpreter, COUNTING)
     finished: dict[str, _OperatorTimes] = {}
     host: Mapping[str, float] = {}

@@ -170,10 +170,8 @@ def compile_request(
     request: CompileRequest, report: Report, told: Callable[[str], None] = print
 ) -> Bundle:
     """Compile the request and return its run with the packed texts. ``told`` hears what takes long;
-    what a worker prints is its log.
-
-    Raises ``UserCodeFailed``, ``CompileFailed``, or another ``PerfcliError``.
-    """
+    what a worker prints is its log. Raises ``UserCodeFailed``, ``CompileFailed``, or another
+    ``PerfcliError``."""
     session = Session(request, report, told)
     return _compile_on_device(session) if request.on_device else _compile_offline(session)
 

@@ -98,11 +98,8 @@ def trace_offline(
     workload: Workload, mode: Any, capture: Capture, dynamic: bool, assumptions: Assumptions
 ) -> Traced:
     """Compile and call the workload with fake tensors of ``mode``; fill ``capture``, and
-    ``assumptions`` where a graph returns a number.
-
-    Raises ``CompileFailed`` where Inductor fails (naming the graph) and ``UserCodeFailed`` where
-    the model itself does.
-    """
+    ``assumptions`` where a graph returns a number. Raises ``CompileFailed`` where Inductor fails
+    (naming the graph) and ``UserCodeFailed`` where the model itself does."""
     with hook_inductor(capture, make_finish(mode, capture, assumptions)), mode:
         return run(workload, capture, dynamic, lambda out: backward(out))
 

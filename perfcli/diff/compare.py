@@ -22,11 +22,9 @@ ASPECTS = ("scenario", "params", "mode", "device", "target", "dynamic")
 
 
 def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
-    """Compare two runs of the same question, and conclude from counts and estimates alone.
-
-    Raises NotComparable when they differ in an aspect that is not in ``allow``, PerfcliError when
-    there is nothing to compare.
-    """
+    """Compare two runs of the same question, and conclude from counts and estimates alone. Raises
+    NotComparable when they differ in an aspect that is not in ``allow``, PerfcliError when there is
+    nothing to compare."""
     return conclude(gather_evidence(base, head, allow))
 
 
@@ -34,10 +32,8 @@ def gather_evidence(
     base: Run, head: Run, allow: Collection[str] = (), typed: Collection[str] = ()
 ) -> Comparison:
     """Return all that two runs tell, without a verdict: for whoever adds times or findings first.
-    ``typed``: aspects that were typed to differ, of which nothing is said.
-
-    Raises NotComparable and PerfcliError as ``compare`` does.
-    """
+    ``typed``: aspects that were typed to differ, of which nothing is said. Raises NotComparable and
+    PerfcliError as ``compare`` does."""
     check_allowed(allow)
     _check_aspects(base, head, (*allow, *typed))
     traced = base.observed is not None and head.observed is not None

@@ -73,10 +73,8 @@ class FakePlan:
 
 
 def parse(text: str) -> FakePlan | None:
-    """Return what a plan says of measuring; None: it says nothing, do not measure.
-
-    Raises PerfcliError for a part that it does not know.
-    """
+    """Return what a plan says of measuring; None: it says nothing, do not measure. Raises
+    PerfcliError for a part that it does not know."""
     _, marked, parts = text.partition(";")
     if not marked:
         return None

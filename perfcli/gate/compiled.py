@@ -47,9 +47,7 @@ def _shown(path: Path) -> Path:
 
 def chosen(config: Config, names: Sequence[str]) -> list[Check]:
     """Return the checks of these names, with or without their target; all where none is named.
-
-    Raises PerfcliError for a name that none has.
-    """
+    Raises PerfcliError for a name that none has."""
     if not names:
         return list(config.checks)
     found = []

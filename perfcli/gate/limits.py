@@ -156,9 +156,7 @@ _FORMS = '40, "+0", "+1 %", "8 GB", "any", or { most = …, growth = …, growth
 
 def _read_limits(table: SettingsTable, kernel: str = "") -> dict[tuple[str, str], Limit | None]:
     """Return the limits of a table by kernel pattern and metric; None where one is taken away.
-
-    Raises PerfcliError for unknown metrics and what is no limit.
-    """
+    Raises PerfcliError for unknown metrics and what is no limit."""
     found: dict[tuple[str, str], Limit | None] = {}
     for metric, value in table.values.items():
         where = table.at(metric)

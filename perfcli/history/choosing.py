@@ -73,10 +73,8 @@ class Since:
 
 def find_since(entries: Sequence[Stored], typed: str, folder: Path) -> Since | None:
     """Return from where on entries are meant: the beginning of a commit's name that the history
-    has, or a revision of the repository around ``folder``; None where nothing was typed.
-
-    Raises PerfcliError for what is neither.
-    """
+    has, or a revision of the repository around ``folder``; None where nothing was typed. Raises
+    PerfcliError for what is neither."""
     if not typed:
         return None
     own = [each for each in entries if each.entry.commit.id.startswith(typed)]
@@ -114,10 +112,8 @@ class HistoryFilter:
 
 
 def choose_subjects(history: History, choice: HistoryFilter) -> list[tuple[Subject, list[Stored]]]:
-    """Return the subjects that are meant, each with its entries in order.
-
-    Raises PerfcliError where there are none.
-    """
+    """Return the subjects that are meant, each with its entries in order. Raises PerfcliError where
+    there are none."""
     found = list(find_subjects(history.entries()).values())
     if not found:
         raise PerfcliError(f"the history in {history.home.where} has no entry yet")
@@ -177,10 +173,8 @@ def choose_series(
     subjects: Sequence[tuple[Subject, list[Stored]]], choice: HistoryFilter
 ) -> list[tuple[Subject, list[Stored], list[Series]]]:
     """Return each subject's series that are meant: those that judge where no metric and no kernel
-    is named. A subject that has none of a named one is left out.
-
-    Raises PerfcliError where no subject has one of that name.
-    """
+    is named. A subject that has none of a named one is left out. Raises PerfcliError where no
+    subject has one of that name."""
     found = [(*each, _choose_of_one(each[1], choice)) for each in subjects]
     if not choice.metrics and not choice.kernel:
         return found

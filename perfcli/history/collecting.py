@@ -43,10 +43,8 @@ class Collected:
 def collect(what: str, commit: str, label: str) -> list[Collected]:
     """Return the entries of a stored run (its file, id, or beginning of its id), or of a file that
     compare or gate wrote. ``commit``: the revision that was compiled; empty: that of the reference,
-    else what is checked out.
-
-    Raises PerfcliError for what is neither, and for a revision that is not there.
-    """
+    else what is checked out. Raises PerfcliError for what is neither, and for a revision that is
+    not there."""
     document = _read_document(Path(what))
     kind = document.get("perfcli") if document is not None else "run"
     try:

@@ -41,9 +41,7 @@ _WORD = re.compile(r"[^a-z0-9]+")
 
 def write_site(history: History, choice: HistoryFilter, folder: Path, limit: float) -> int:
     """Write all pages into a folder, and return how many. ``limit``: what counts as worse, a share.
-
-    Raises PerfcliError where the folder can't be written.
-    """
+    Raises PerfcliError where the folder can't be written."""
     subjects = choose_subjects(history, choice)
     site = _Site(history, folder, limit)
     rows = [site.write_subject(subject, entries) for subject, entries in subjects]

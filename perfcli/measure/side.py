@@ -81,11 +81,9 @@ class MeasuredSide:
         return self.request.compile.device
 
     def prepare(self) -> Prepared:
-        """Do everything that is done once, before anything is timed.
-
-        Raises what building and compiling raise, WrongResult for outputs that are not those of
-        the reference, and OutOfMemory.
-        """
+        """Do everything that is done once, before anything is timed. Raises what building and
+        compiling raise, WrongResult for outputs that are not those of the reference, and
+        OutOfMemory."""
         self._phases.begin("import")
         with before_cuda.without_cuda():
             import_inductor()

@@ -110,11 +110,9 @@ def wait_for(device: str) -> None:
 def prepare(
     request: MeasureRequest, phases: Phases | None = None, turnstile: Turnstile | None = None
 ) -> Step:
-    """Build and compile the request on its device, and run it until it is warm. It ends with
-    a share of ``turnstile``.
-
-    Raises UserCodeFailed, CompileFailed, OutOfMemory, or PerfcliError where there is no device.
-    """
+    """Build and compile the request on its device, and run it until it is warm. It ends with a
+    share of ``turnstile``. Raises UserCodeFailed, CompileFailed, OutOfMemory, or PerfcliError where
+    there is no device."""
     import torch
 
     asked = request.compile

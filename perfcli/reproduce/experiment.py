@@ -109,10 +109,8 @@ class _Bench:
 
 
 def carry_out(claim: Claim, asked: TwoVariants, how: Conditions, context: Context) -> Observation:
-    """Return what compiling, and where possible measuring, both sides of a claim shows.
-
-    Raises what obtaining runs raises; a search or a cure that fails is told in the observation.
-    """
+    """Return what compiling, and where possible measuring, both sides of a claim shows. Raises what
+    obtaining runs raises; a search or a cure that fails is told in the observation."""
     interpreter = context.choose_probe(how.device)(how.python)
     catalogue = assignments.load_catalogue(interpreter.torch_dir)
     way, lacking = _choose_way(asked.ways, catalogue, parse_release(interpreter.torch))

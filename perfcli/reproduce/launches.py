@@ -46,10 +46,8 @@ class _Race:
 def carry_out_launches(
     claim: Claim, asked: Launches, how: Conditions, context: Context
 ) -> Observation:
-    """Return what planning, compiling and where possible racing the kernels shows.
-
-    Raises WorkerFailed and what else a worker raises, CompileFailed where Triton refuses one.
-    """
+    """Return what planning, compiling and where possible racing the kernels shows. Raises
+    WorkerFailed and what else a worker raises, CompileFailed where Triton refuses one."""
     _, target = choose_device(how.device, how.target)
     interpreter = context.choose_probe(how.device)(how.python)
     if target is None:

@@ -69,11 +69,8 @@ def choose_devices(
     points: Sequence[SweepPoint], numbers: Sequence[int], asked: MeasuringOptions, context: Context
 ) -> Devices:
     """Return the devices that are meant: the GPUs with these numbers, all of them without any, the
-    CPU, or GPUs of the cluster.
-
-    Raises PerfcliError where a variant can't be measured as it is asked for, and for devices that
-    are not there or unlike.
-    """
+    CPU, or GPUs of the cluster. Raises PerfcliError where a variant can't be measured as it is
+    asked for, and for devices that are not there or unlike."""
     if asked.clocks == "both":
         raise PerfcliError("--time is device or step in a sweep: it ranks variants by one of both")
     if context.cluster is not None:

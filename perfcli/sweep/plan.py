@@ -101,10 +101,8 @@ def _check_values(values: Sequence[Any], where: str) -> tuple[Scalar, ...]:
 
 
 def read_plan(path: Path) -> list[Block]:
-    """Return the blocks of a TOML file: the tables ``[[sweep]]``, or the whole file as one.
-
-    Raises PerfcliError for a file that can't be read, unknown keys and wrong types.
-    """
+    """Return the blocks of a TOML file: the tables ``[[sweep]]``, or the whole file as one. Raises
+    PerfcliError for a file that can't be read, unknown keys and wrong types."""
     try:
         with path.open("rb") as file:
             document = tomllib.load(file)
@@ -172,10 +170,8 @@ def _read_axes(values: Mapping[str, Any], key: str, where: str) -> dict[str, tup
 
 
 def list_points(blocks: Sequence[Block]) -> list[SweepPoint]:
-    """Return all combinations of all blocks, each once.
-
-    Raises PerfcliError where there is nothing to sweep, and for more than ``MOST_VARIANTS``.
-    """
+    """Return all combinations of all blocks, each once. Raises PerfcliError where there is nothing
+    to sweep, and for more than ``MOST_VARIANTS``."""
     if bare := next((block for block in blocks if not block.scenarios), None):
         known = ", ".join((*bare.params, *bare.options))
         of = f" for {known}" if known else ""

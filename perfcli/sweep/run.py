@@ -30,11 +30,8 @@ def run_sweep(
     points: Sequence[SweepPoint], context: Context, devices: Devices | None = None
 ) -> tuple[Swept, ...]:
     """Return what came of each point, in order, measured on ``devices`` where there are any. What
-    is finished is stored at once, and found there by the next sweep.
-
-    Raises PerfcliError where not one point can be compiled for what was typed, Interrupted on
-    Ctrl-C.
-    """
+    is finished is stored at once, and found there by the next sweep. Raises PerfcliError where not
+    one point can be compiled for what was typed, Interrupted on Ctrl-C."""
     if devices is not None:
         points = [_fit(point, devices.setting) for point in points]
         context = replace(context, jobs=context.jobs or devices.count_spare_cores())

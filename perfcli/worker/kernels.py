@@ -72,10 +72,8 @@ class _Worker(HeldWorker):
         self._open().doing = what
 
     def ask(self, question: Mapping[str, Any]) -> Iterator[_Reply]:
-        """Yield the replies up to ``done``.
-
-        Raises what the worker says went wrong, and WorkerFailed where it died or hung.
-        """
+        """Yield the replies up to ``done``. Raises what the worker says went wrong, and
+        WorkerFailed where it died or hung."""
         channel = self._open()
         channel.send(protocol.encode(question))
         while True:

@@ -64,9 +64,7 @@ def _attempt(
 ) -> _Attempt:
     """Return what became of a cure; ``findings`` are all of the head's. With a ``base`` they are
     those of a comparison, and what only a comparison shows is looked for in base and ``tried``.
-
-    Raises PerfcliError where neither run has a kernel, or a rule fails.
-    """
+    Raises PerfcliError where neither run has a kernel, or a rule fails."""
     comparison = compare(head, tried, ASPECTS)
     if base is None:
         after: Sequence[Finding] = diagnosis.explain(tried)
@@ -335,10 +333,8 @@ class _Compiler:
 
 
 def _cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
-    """Return the variant with a cure's options added.
-
-    Raises PerfcliError where this torch has none of that name.
-    """
+    """Return the variant with a cure's options added. Raises PerfcliError where this torch has none
+    of that name."""
     added = assignments.make_variant("", units.settings(cure.options), catalogue)
     both = replace(
         variant,

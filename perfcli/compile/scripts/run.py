@@ -41,11 +41,8 @@ def run_offline(
     request: CompileRequest, capture: Capture, mode: Any, known: KnownValues
 ) -> RanScript:
     """Run the request's script with fake tensors of ``mode`` (see ``make_mode``) and fill
-    ``capture``.
-
-    Raises UserCodeFailed where the script fails before it has compiled anything or needs what is
-    not there, CompileFailed where Inductor does.
-    """
+    ``capture``. Raises UserCodeFailed where the script fails before it has compiled anything or
+    needs what is not there, CompileFailed where Inductor does."""
     import torch
 
     finish = tracing.make_finish(mode, capture, known.assumptions)

@@ -132,9 +132,7 @@ def _made(made: Made) -> dict[str, str]:
 
 def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
     """Return the checks of a file. ``where`` names it in errors; ``options`` were typed to mean it.
-
-    Raises PerfcliError for what is no baseline, NotComparable for a newer format.
-    """
+    Raises PerfcliError for what is no baseline, NotComparable for a newer format."""
     again = f"take it back with git, or make it anew with {suggest_update(options)}"
     try:
         document = tomllib.loads(text)
