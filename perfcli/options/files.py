@@ -76,5 +76,5 @@ def _lines(table: Mapping[str, object]) -> Iterator[str]:
 
 
 def quote(text: str) -> str:
-    """Return a text as a basic string of TOML: with JSON's escapes, and one character more."""
+    """Return a text as a basic string of TOML: with JSON's escapes, and that of DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -21,7 +21,7 @@ from perfcli.stats.paired import compare, median
 from perfcli.workbench.bench import time_problem
 from perfcli.workbench.facts import Planned, compile_plans, plan_problems
 from perfcli.workbench.request import KernelsOptions, open_worker
-from perfcli.worker.roles import KernelWorker, Progress
+from perfcli.worker.roles import KernelWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.request import Question, choose_device
 from perfcli.workflow.setting import MeasuringOptions, settle
@@ -137,10 +137,7 @@ def _compile(
     context: Context,
 ) -> list[Planned]:
     with Reporter([reference], context.notes) as progress:
-
-        def told(done: int, total: int) -> None:
-            progress(Progress(0, "kernels", done, total, "compiling launches"))
-
+        told = progress.count("kernels", "compiling launches")
         made = compile_plans(family, reference, planned, worker, context.jobs, told)
     for each in made:
         if each.faults and any(candidate.error for candidate in each.compiled):

@@ -239,3 +239,8 @@ def _signed_rank(n: int) -> tuple[float, ...]:
         longer[rank:] += chances / 2
         chances = longer
     return tuple(float(c) for c in chances)
+
+
+def share_of(value: float | None, whole: float | None) -> float | None:
+    """Return the part of the whole, or None where either is not known."""
+    return None if value is None or not whole else value / whole

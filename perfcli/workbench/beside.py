@@ -32,7 +32,7 @@ from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS, time_problem
 from perfcli.workbench.facts import Planned, compile_plans, plan_problems
 from perfcli.workbench.problems import write_problem
 from perfcli.workbench.request import KernelsOptions, open_worker
-from perfcli.worker.roles import KernelWorker, Progress
+from perfcli.worker.roles import KernelWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import Obtained, keep_run, obtain
 from perfcli.workflow.pair import Pair
@@ -216,10 +216,7 @@ def _plan_problem(asked: ScenarioProblem, target: Target) -> _Planned:
 def _compile_problem(planned: _Planned, worker: KernelWorker, context: Context) -> CompiledProblem:
     name = planned.asked.family
     with Reporter([name], context.notes) as progress:
-
-        def told(done: int, total: int) -> None:
-            progress(Progress(0, "kernels", done, total, "compiling launches"))
-
+        told = progress.count("kernels", "compiling launches")
         (facts,) = compile_plans(planned.family, name, [planned.facts], worker, context.jobs, told)
     if facts.faults:
         raise CompileFailed(f"a hand-written kernel can't be launched: {facts.faults[0]}")

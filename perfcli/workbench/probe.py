@@ -136,10 +136,7 @@ def _count_rows(
         if each.plan is None:
             raise PerfcliError(each.refusal)
     with Reporter([public(family.name)], notes) as progress:
-
-        def told(done: int, total: int) -> None:
-            progress(Progress(0, "kernels", done, total, "compiling launches"))
-
+        told = progress.count("kernels", "compiling launches")
         made = facts.compile_plans(family, reference, planned, worker, asked.jobs, told)
         seconds: dict[int, float | None] = {}
         for number, each in enumerate(made if timed else ()):

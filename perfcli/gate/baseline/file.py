@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import reading
 from perfcli.gate.baseline.reading import BaselineEntry, Made
+from perfcli.options.files import quote
 
 Value: TypeAlias = Any
 """bool, int, float, str, or lists and tables of these."""
@@ -39,7 +39,7 @@ def _header(*path: str, many: bool = False) -> str:
 
 
 def _key(name: str) -> str:
-    return name if name and set(name) <= _BARE else _text_toml(name)
+    return name if name and set(name) <= _BARE else quote(name)
 
 
 def _inline(value: Value) -> str:
@@ -47,7 +47,7 @@ def _inline(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _text_toml(value)
+        return quote(value)
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
@@ -66,11 +66,6 @@ def _outer(value: Value) -> str:
         return _inline(value)
     lines = "".join(f"    {_inline(item)},\n" for item in value)
     return f"[\n{lines}]"
-
-
-def _text_toml(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 FIRST = "first baseline"
