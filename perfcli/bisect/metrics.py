@@ -56,10 +56,7 @@ METRICS = {
             "lower-bound", "lower_bound_seconds", "code", "the bytes at the target's bandwidth"
         ),
         SearchMetric(
-            "estimated-time",
-            "estimated_seconds",
-            "binary",
-            "all kernels of a step, without a GPU",
+            "estimated-time", "estimated_seconds", "binary", "all kernels of a step, without a GPU"
         ),
         SearchMetric(
             "peak-memory", "peak_memory_bytes", "memory", "measured on a GPU, else estimated"

@@ -84,9 +84,7 @@ def _plan_catalogue(job: Job, metric: SearchMetric) -> _Plan:
     request = job.request
     catalogue = assignments.load_catalogue(job.interpreter.torch_dir)
     choices = performance.select_usable(
-        performance.for_torch(catalogue.entries),
-        request.device,
-        has_device=metric.kind == "time",
+        performance.for_torch(catalogue.entries), request.device, has_device=metric.kind == "time"
     )
     return _Plan(_check_differences(spaces.of_catalogue(choices, request.variant)), (job,))
 

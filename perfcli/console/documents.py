@@ -90,16 +90,14 @@ Sarif: TypeAlias = Annotated[
     typer.Option("--sarif", metavar="FILE", help="Also write SARIF 2.1.0 for code scanning."),
 ]
 Github: TypeAlias = Annotated[
-    bool,
-    typer.Option("--github", help="In GitHub Actions: write a step summary, and annotations."),
+    bool, typer.Option("--github", help="In GitHub Actions: write a step summary, and annotations.")
 ]
 Csv: TypeAlias = Annotated[
     Path | None,
     typer.Option("--csv", metavar="FILE", help="Also write the table as CSV; - is stdout."),
 ]
 Parquet: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--parquet", metavar="FILE", help="Also write the table as Parquet."),
+    Path | None, typer.Option("--parquet", metavar="FILE", help="Also write the table as Parquet.")
 ]
 
 STDOUT = output.STDOUT

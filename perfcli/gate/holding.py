@@ -142,10 +142,7 @@ _VECTORS = ("vector_loads", "vector_stores")
 
 
 def _held(
-    comparison: Comparison,
-    limit: Limit,
-    allowances: Sequence[Allowance],
-    least_share: float = 0.0,
+    comparison: Comparison, limit: Limit, allowances: Sequence[Allowance], least_share: float = 0.0
 ) -> Iterator[LimitResult]:
     """Return one result for a total; for each group of kernels that a pattern means, one for its
     growth and one for ``most``; none where neither side knows the metric. ``least_share``: of the

@@ -163,11 +163,7 @@ def _build(source: Any, asked: LaunchToCompile) -> Any:
     import triton
 
     launch = asked.launch
-    return triton.compile(
-        source,
-        target=_gpu(asked.target),
-        options=launch.options,
-    )
+    return triton.compile(source, target=_gpu(asked.target), options=launch.options)
 
 
 def _gpu(target: Target) -> Any:

@@ -87,10 +87,7 @@ def _record_operands(code: Any, problem: Problem, plan: LaunchPlan) -> list[tupl
 
 
 def _operands(
-    arguments: Mapping[str, str],
-    values: Mapping[str, Any],
-    names: dict[int, str],
-    inputs: Set[int],
+    arguments: Mapping[str, str], values: Mapping[str, Any], names: dict[int, str], inputs: Set[int]
 ) -> Iterator[Operand]:
     """Yield the operands of a launch. ``names`` goes by identity: one name for one tensor, whatever
     launches call it."""

@@ -141,11 +141,7 @@ def choose_subjects(history: History, choice: HistoryFilter) -> list[tuple[Subje
         if value and value not in names:
             near = suggestion(value, names - {""})
             raise PerfcliError(f"the history has nothing of --{option} {value}: {near}")
-    asked = {
-        "--target": choice.target,
-        "--label": choice.label or "",
-        "--branch": choice.branch,
-    }
+    asked = {"--target": choice.target, "--label": choice.label or "", "--branch": choice.branch}
     words = [*choice.scenarios, *(f"{option} {value}" for option, value in asked.items() if value)]
     raise PerfcliError(f"the history has no entry of all of this together: {', '.join(words)}")
 

@@ -111,9 +111,7 @@ def _build(case: CorpusCase, target: Target) -> Any:
     )
 
 
-def time_cases(
-    cases: Sequence[tuple[int, CorpusCase]],
-) -> Iterator[list[tuple[int, ColdAndHot]]]:
+def time_cases(cases: Sequence[tuple[int, CorpusCase]]) -> Iterator[list[tuple[int, ColdAndHot]]]:
     """Yield batches of cases by their number with their times, in a random order: what a device
     does over minutes, such as growing warm, meets all kinds alike."""
     import torch

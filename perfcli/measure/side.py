@@ -178,10 +178,7 @@ class MeasuredSide:
             side=request.side,
             process=0,
             machine=machine.describe(
-                self._device,
-                threads=request.threads,
-                cpus=request.cpus,
-                flush_l2=request.flush_l2,
+                self._device, threads=request.threads, cpus=request.cpus, flush_l2=request.flush_l2
             ),
             step_seconds=step_seconds,
             compile_seconds=round(step.compile_seconds, 3),

@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfcli.model.compilation import (
-    CompileWork,
-    GraphObstacle,
-    Recompilations,
-    RecordedGraph,
-)
+from perfcli.model.compilation import CompileWork, GraphObstacle, Recompilations, RecordedGraph
 from perfcli.model.estimate import CollectiveTime, HostEstimate, OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.observed import Observed

@@ -24,13 +24,7 @@ from perfcli.options.catalogue import (
     load_catalogue,
 )
 
-__all__ = [
-    "Catalogue",
-    "find",
-    "load_catalogue",
-    "make_variant",
-    "toggle",
-]
+__all__ = ["Catalogue", "find", "load_catalogue", "make_variant", "toggle"]
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_PREFIXES = {
@@ -120,11 +114,7 @@ def _parse_value(entry: InductorOption, text: str) -> OptionValue:
 
 
 def make_variant(
-    name: str,
-    assignments: Iterable[str],
-    catalogue: Catalogue,
-    *,
-    python: str | None = None,
+    name: str, assignments: Iterable[str], catalogue: Catalogue, *, python: str | None = None
 ) -> Variant:
     """Return a variant from what stands on the command line; of two assignments the later one
     counts. ``FILE.toml`` stands for what that file sets; a mode of ``torch.compile``

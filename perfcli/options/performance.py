@@ -258,10 +258,7 @@ TABLE: Table[InstalledKnob] = Table(
             *("values", "text", "values to try, as they are typed"),
             lambda row: joined(map(units.setting, row.values)),
         ),
-        Column(
-            *("changes", "text", "kernels, wrapper, launch or run"),
-            lambda row: row.knob.acts,
-        ),
+        Column(*("changes", "text", "kernels, wrapper, launch or run"), lambda row: row.knob.acts),
         Column("devices", "text", "gpu, cpu or both", lambda row: row.knob.devices),
         Column("needs_device", "flag", "only with a device", lambda row: row.knob.needs_device),
         Column("since", "text", "the first release that has it", lambda row: row.knob.since),

@@ -12,12 +12,7 @@ from perfcli import units
 from perfcli.cluster.connection import connect
 from perfcli.console import documents, output, table
 from perfcli.console.documents import Wanted
-from perfcli.errors import (
-    Interrupted,
-    PerfcliError,
-    describe_unexpected,
-    show_traceback,
-)
+from perfcli.errors import Interrupted, PerfcliError, describe_unexpected, show_traceback
 from perfcli.names import public, suggestion
 from perfcli.reproduce import view
 from perfcli.reproduce.claim import Claim, Launches

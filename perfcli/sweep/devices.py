@@ -26,13 +26,7 @@ from perfcli.workflow.bench import Bench, MeasuredScenario, begin, measure, open
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.request import Question, choose_device
-from perfcli.workflow.setting import (
-    MeasuringOptions,
-    Setting,
-    settle,
-    settle_elsewhere,
-    why_not,
-)
+from perfcli.workflow.setting import MeasuringOptions, Setting, settle, settle_elsewhere, why_not
 
 
 class Devices(Protocol):

@@ -337,9 +337,7 @@ def _cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
     of that name."""
     added = assignments.make_variant("", units.settings(cure.options), catalogue)
     both = replace(
-        variant,
-        options={**variant.options, **added.options},
-        env={**variant.env, **added.env},
+        variant, options={**variant.options, **added.options}, env={**variant.env, **added.env}
     )
     return replace(both, name=describe(both))
 

@@ -250,9 +250,6 @@ def _give_back(bundle: Bundle, request: CompileRequest, revision: Revision) -> B
     text = msgspec.json.encode(replace(bundle.run, sources=sources))
     text = text.replace(own.encode(), f"{revision.root}{os.sep}".encode())
     run = replace(
-        decode(text, Run),
-        scenario=request.scenario,
-        variant=request.variant,
-        script=request.script,
+        decode(text, Run), scenario=request.scenario, variant=request.variant, script=request.script
     )
     return replace(bundle, run=run)

@@ -31,13 +31,7 @@ from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import attach_texts, candidate_of, refused_candidate
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import CompileFailed, PerfcliError
-from perfcli.facts.binary.cubin import (
-    Binary,
-    BinaryFacts,
-    count_registers,
-    find_tools,
-    read_cubins,
-)
+from perfcli.facts.binary.cubin import Binary, BinaryFacts, count_registers, find_tools, read_cubins
 from perfcli.machine.environment import cache_dir
 from perfcli.model import Candidate, KernelKind, Target
 from perfcli.storing.whole import write_whole

@@ -212,10 +212,7 @@ def _answer_objects(dist: Any) -> None:
             all_gather(object_gather_list, obj)
 
     def scatter(
-        scatter_object_output_list: Any,
-        scatter_object_input_list: Any = None,
-        *_: Any,
-        **__: Any,
+        scatter_object_output_list: Any, scatter_object_input_list: Any = None, *_: Any, **__: Any
     ) -> None:
         given = scatter_object_input_list
         scatter_object_output_list[0] = given[0] if given else None

@@ -355,11 +355,7 @@ def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
     return replace(because, change=f"{because.change}, {code}", code=code) if code else because
 
 
-_BESIDE_KERNELS = {
-    UNRECORDED: "PC602",
-    "recompilations": "PC603",
-    "compile_cpu_seconds": "PC604",
-}
+_BESIDE_KERNELS = {UNRECORDED: "PC602", "recompilations": "PC603", "compile_cpu_seconds": "PC604"}
 """Metrics that no kernel is to blame for, and the finding that says more."""
 
 

@@ -25,10 +25,7 @@ _COUNT = re.compile(r"^ {4}(\.\w+): +(\d+)$", re.MULTILINE)
 # global_load_dwordx4, buffer_load_ushort, flat_load_ubyte_d16 …; scratch_ is local memory.
 _ACCESS = re.compile(r"^\s*(?:global|buffer|flat)_(load|store)_(\w+)", re.MULTILINE)
 _LOCAL = re.compile(r"^\s*scratch_(load|store)_\w+", re.MULTILINE)
-_BITS = (
-    (re.compile(r"dwordx(\d)"), 32),
-    (re.compile(r"[bui](\d+)"), 1),
-)
+_BITS = ((re.compile(r"dwordx(\d)"), 32), (re.compile(r"[bui](\d+)"), 1))
 _NAMED_BITS = {"dword": "32", "ushort": "16", "sshort": "16", "short": "16"}
 _NAMED_BITS |= {"ubyte": "8", "sbyte": "8", "byte": "8"}
 

@@ -150,11 +150,7 @@ class TritonWalk:
         return sweep
 
     def loop(
-        self,
-        body: Sequence[ast.stmt],
-        env: Environment,
-        tests: Sequence[ast.expr],
-        sweep: int = 0,
+        self, body: Sequence[ast.stmt], env: Environment, tests: Sequence[ast.expr], sweep: int = 0
     ) -> None:
         """Walk a loop's body once, as part of ``sweep`` if there is one. A ``while``'s condition
         runs as often as the body does."""

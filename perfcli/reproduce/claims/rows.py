@@ -39,12 +39,7 @@ def _peeling(name: str, dynamic: bool, ratio: float) -> Claim:
         holds="torch 2.8 to 2.15",
         shown_by=TwoVariants(
             "softmax",
-            (
-                Way(
-                    Setup(("patch.loop_peeling=true",), dynamic=dynamic),
-                    Setup(dynamic=dynamic),
-                ),
-            ),
+            (Way(Setup(("patch.loop_peeling=true",), dynamic=dynamic), Setup(dynamic=dynamic)),),
             params={"rows": 32768, "columns": 50257},
             smoke={"rows": 512, "columns": 8193},
             finding="PC202" if dynamic else "PC204",
@@ -131,10 +126,7 @@ def _shared(rows: int, columns: int, before: float, after: float) -> Claim:
         source=_RFC,
         holds="torch 2.8 to 2.15",
         shown_by=Launches(
-            "rmsnorm",
-            "tma",
-            (Problem("rmsnorm", rows, columns),),
-            against="inductor-max-autotune",
+            "rmsnorm", "tma", (Problem("rmsnorm", rows, columns),), against="inductor-max-autotune"
         ),
         shows=("good.registers", "good.spilled_words"),
         effect=ClaimedEffect(1.0, after / before, "", _GB200),
