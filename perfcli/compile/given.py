@@ -178,17 +178,3 @@ def triton_kernel(function: Any, settings: Mapping[str, Any]) -> Any:
     import triton
 
     return triton.jit(function, **settings)
-
-
-__all__ = [
-    "attribute",
-    "compile_given",
-    "device",
-    "fill",
-    "module",
-    "namespace",
-    "operator",
-    "same",
-    "tensor",
-    "triton_kernel",
-]

@@ -168,11 +168,6 @@ def find_body(line: bytes) -> bytes:
     return line[line.index(_BEFORE_BODY) + len(_BEFORE_BODY) : -2]
 
 
-def encode_entry(entry: Entry, sequence: int, added: str) -> tuple[str, bytes]:
-    """Return an entry's name and the one line that is written of it."""
-    return write_line(encode_body(entry), sequence, added)
-
-
 class Known:
     """Tells entries that say the same from others, in whatever bytes each is stored: perfcli once
     wrote them as they were made, with defaults that ``encode_body`` leaves out."""

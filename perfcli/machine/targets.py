@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.machine import driver
@@ -74,30 +75,18 @@ def _from_device(device: driver.Device) -> Target:
     """
     facts = device.attributes
     capability = (facts["capability_major"], facts["capability_minor"])
+    asked: dict[str, Any] = {n: v for n, v in facts.items() if not n.startswith("capability_")}
     listed = next((t for t in TARGETS.values() if t.description == device.name), None)
     return Target(
         name=listed.name if listed else "-".join(device.name.lower().split()),
         description=device.name,
         vendor="nvidia",
         capability=capability,
-        sm_count=facts["sm_count"],
-        registers_per_sm=facts["registers_per_sm"],
-        max_threads_per_sm=facts["max_threads_per_sm"],
-        max_threads_per_block=facts["max_threads_per_block"],
-        max_blocks_per_sm=facts["max_blocks_per_sm"],
-        warp_size=facts["warp_size"],
-        shared_bytes_per_sm=facts["shared_bytes_per_sm"],
-        shared_bytes_per_block=facts["shared_bytes_per_block"],
-        shared_bytes_per_block_optin=facts["shared_bytes_per_block_optin"],
-        reserved_shared_bytes_per_block=facts["reserved_shared_bytes_per_block"],
-        l2_bytes=facts["l2_bytes"],
         memory_bytes=device.memory_bytes,
         bandwidth=listed.bandwidth if listed else _bandwidth(facts),
         peak_flops=listed.peak_flops if listed else _peaks(capability, facts),
         source=f"CUDA driver; bandwidth and peaks: {listed.source if listed else 'from clocks'}",
-        clock_khz=facts["clock_khz"],
-        memory_clock_khz=facts["memory_clock_khz"],
-        memory_bus_bits=facts["memory_bus_bits"],
+        **asked,
     )
 
 

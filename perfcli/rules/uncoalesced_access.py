@@ -49,7 +49,6 @@ _ANALYSIS = "triton.coalesce_tiling_analysis"
 _TILES = "triton.prefer_nd_tiling"
 _TILED_REDUCTIONS = "triton.tile_reductions"
 _MOST_NAMED = 4
-_SECTOR = 32
 
 
 def _check(run: Run) -> Iterator[Finding]:

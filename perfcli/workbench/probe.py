@@ -36,7 +36,6 @@ class _ProbeCode(Protocol):
     """Says what a family's ``probe`` module has."""
 
     SWEPT: Mapping[str, tuple[int, ...]]
-    DTYPES: tuple[str, ...]
 
     def settings(self, **chosen: Any) -> tuple[Problem, ...]:
         """Return every combination, each a problem that fixes its launch."""

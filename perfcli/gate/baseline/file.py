@@ -83,7 +83,6 @@ _HEADER = (
     "# Made by `perfcli baseline update --reason TEXT`; look at what changes, then commit it.\n"
 )
 _TABLES = ("totals", "graphs", "findings", "externs", "graph_breaks", "kernels")
-_MANY = ("kernels",)
 
 
 @dataclass(frozen=True, slots=True)
