@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
@@ -121,19 +122,15 @@ class Wanted:
     @property
     def files(self) -> dict[str, Path]:
         """Map each wanted format but JSON to its file."""
-        given = (
-            ("markdown", self.markdown),
-            ("html", self.html),
-            ("junit", self.junit),
-            ("sarif", self.sarif),
-        )
-        return {name: path for name, path in given if path is not None}
+        return self._find("markdown", "html", "junit", "sarif")
 
     @property
     def named(self) -> dict[str, Path]:
         """Map each wanted format to its file."""
-        others = (("json", self.json), ("csv", self.csv), ("parquet", self.parquet))
-        return {**self.files, **{name: path for name, path in others if path}}
+        return {**self.files, **self._find("json", "csv", "parquet")}
+
+    def _find(self, *names: str) -> dict[str, Path]:
+        return {name: path for name in names if (path := getattr(self, name)) is not None}
 
     @property
     def places(self) -> dict[Path, str]:
@@ -220,19 +217,15 @@ def _list_steps(
     def annotate() -> None:
         wanted.stream.write(render_document("annotations", judgement))
 
-    def writes(name: str, path: Path) -> Callable[[], object]:
-        return lambda: _write_file(name, path, judgement)
-
     for name, path in wanted.files.items():
-        yield writes(name, path)
+        yield partial(_write_file, name, path, judgement)
     if wanted.github:
         yield summarize
         yield annotate
 
 
 def _write_file(name: str, path: Path, judgement: Judgement) -> None:
-    text = render_document(name, judgement)
-    output.write_text(text, path)
+    output.write_text(render_document(name, judgement), path)
 
 
 def show(view: RenderableType, wanted: Wanted) -> None:
