@@ -129,19 +129,24 @@ class _Commands(Mapping[str, Any]):
         if name not in NAMES:
             raise KeyError(name)
         module = name_module(name)
-        command: Command = getattr(import_module(f"perfcli.commands.{module}"), module)
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        kind = _TakingScripts if name in _TAKE_SCRIPTS else _TakingModules
-        alone.command(name, cls=kind)(_guarded(command))
-        made: Any = typer.main.get_command(alone)
-        made.numbers = partial(_describe_number, command)
-        return made
+        return _build(name, getattr(import_module(f"perfcli.commands.{module}"), module))
 
     def __iter__(self) -> Iterator[str]:
         return iter(NAMES)
 
     def __len__(self) -> int:
         return len(NAMES)
+
+
+@functools.cache
+def _build(name: str, command: Command) -> Any:
+    """Return what typer makes of a command. Who runs many in one process needs each once."""
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    kind = _TakingScripts if name in _TAKE_SCRIPTS else _TakingModules
+    alone.command(name, cls=kind)(_guarded(command))
+    made: Any = typer.main.get_command(alone)
+    made.numbers = partial(_describe_number, command)
+    return made
 
 
 def _describe_number(command: Command, name: str) -> str:
