@@ -21,6 +21,8 @@ class Value:
     """The elements, where it is a tuple."""
 
     def __or__(self, other: Value) -> Value:
+        if self is other:  # what a branch or a loop left alone
+            return self
         pointers = tuple(dict.fromkeys(self.pointers + other.pointers))
         items = self.items
         if len(self.items) == len(other.items):
