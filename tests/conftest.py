@@ -38,6 +38,20 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+_MANY = 200
+"""Modules that one import brings along: torch is two thousand of them, with 400,000 objects."""
+_kept = 0
+"""The modules that nobody looks through any more."""
+
+
+def pytest_runtest_teardown() -> None:
+    """What tests import stays until the end as well: to look through torch takes half a second."""
+    global _kept
+    if len(sys.modules) > _kept + _MANY:
+        gc.freeze()
+        _kept = len(sys.modules)
+
+
 # How fast a machine makes examples up says nothing about what is tested.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
