@@ -75,6 +75,25 @@ def cache_of_the_run(run_folder: Path) -> Iterator[Path]:
         yield run_folder / "cache"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def templates_compiled_once() -> Iterator[None]:
+    """A page's templates are compiled for each folder that files are named in, as every test has
+    one; to the same code."""
+    from jinja2 import Environment
+
+    compiled: dict[tuple[Any, ...], Any] = {}
+    make = Environment.compile
+
+    def compile_once(environment: Environment, *given: Any) -> Any:
+        if given not in compiled:
+            compiled[given] = make(environment, *given)
+        return compiled[given]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Environment, "compile", compile_once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def once(run_folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
     """Computes what a key names, once in a run."""
