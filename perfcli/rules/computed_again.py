@@ -5,7 +5,8 @@ division …), inlined by Inductor
 
 * into a pointwise kernel that has twice as many points as they have results, or more: each result
   is computed that many times (a part that `select_scatter` or `cat` puts into a whole is computed
-  for every place of the whole);
+  for every place of the whole). A single number is none of them: each thread computes it once, for
+  all of its points;
 * into several kernels that are launched one after the other: each computes all of them.
 
 What it costs is the estimated time of these kernels less that with the results computed once,
@@ -71,6 +72,8 @@ def _find_spread(run: Run, number: int, kernel: KernelFacts) -> Iterator[Finding
     total = again = 0
     for origin in kernel.origins:
         elements, weight = elements_of(origin), weigh_node(origin)
+        if elements == 1:  # A number: each thread computes it once, for all of its points.
+            continue
         total += weight * points
         if elements and weight and elements * _TIMES <= points:
             small.append((origin, elements))
