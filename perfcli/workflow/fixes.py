@@ -47,6 +47,8 @@ OF_THE_RUN = "peak_memory_bytes"
 # What is counted in the code: where such a finding is gone, none is left. Of other amounts, such as
 # the time of kernels, something is left, and it is in kernels that may be others now.
 NONE_LEFT = ("spilled_words", "graph_breaks")
+_ELSEWHERE = "it is elsewhere instead"
+"""The amounts beside it are those of the whole run: of one kernel or reason none would be left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ def _judge(finding: Finding, cure: Cure, made: _Attempt) -> Trial:
     those of all findings that are about the same: of a kernel's parts, where the cure splits it."""
     before, after = _about_the_same(finding, made)
     outcome, reason = _outcome(finding, before, after, made)
+    if reason == _ELSEWHERE:
+        before, after = _list_alike(finding, made)
     was, is_ = _amounts(finding, before, after, made)
     return Trial(
         cure,
@@ -131,15 +135,21 @@ def _outcome(
         return "failed", f"the machine code of {unknown} is not known"
     if not _shrinks(before, after):
         return "does not help", ""
-    was, is_ = ([f for f in s if f.code == finding.code] for s in (made.before, made.after))
+    was, is_ = _list_alike(finding, made)
     if is_ and _weight(is_) >= _weight(was):
-        return "does not help", "it is elsewhere instead"
+        return "does not help", _ELSEWHERE
     peak = _whole(finding, made)
     if peak is not None and peak.outcome != "better":
         return "does not help", "the peak is elsewhere"
     if slow := _find_no_gain(finding, made.comparison):
         return "does not help", slow
     return ("helps at a cost" if made.comparison.outcome == "worse" else "helps"), ""
+
+
+def _list_alike(finding: Finding, made: _Attempt) -> tuple[list[Finding], list[Finding]]:
+    """Return all findings with the same code, before and after."""
+    was, is_ = ([f for f in s if f.code == finding.code] for s in (made.before, made.after))
+    return was, is_
 
 
 def _find_no_gain(finding: Finding, comparison: Comparison) -> str:
