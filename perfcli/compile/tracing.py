@@ -281,6 +281,7 @@ def attribute_failure(error: Exception, capture: Capture) -> Exception:
     )
 
 
+_TWO_DEVICES = re.compile(r"[Tt]ensor device mismatch|two different devices|on the same device")
 _NO_SHAPE = re.compile(r"no fake impl registered for <CustomOpDef\(([\w:.]+)\)>")
 
 
@@ -293,6 +294,12 @@ def _name_unfollowed(error: Exception) -> str:
             f"the operator {found[1]} does not say the shape of its result, which torch.compile "
             f'needs: put @torch.library.register_fake("{found[1]}") above a function with the same '
             "arguments that returns torch.empty_like(x), or what fits"
+        )
+    if _TWO_DEVICES.search(text):
+        return (
+            "the model failed while it was traced: it mixes tensors of the device with tensors on "
+            "the CPU; give device=x.device to what it makes while it runs, such as "
+            "torch.zeros(n) or torch.arange(n)"
         )
     if "create_graph" in text or "does not currently support double backward" in text:
         return (

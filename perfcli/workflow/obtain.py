@@ -154,7 +154,8 @@ def warn_of_oversights(run: Run, notes: Notes, shows_notes: bool = False) -> Non
     if run.target is not None and run.device != "cpu" and languages == {"cpp"}:
         notes.warn(
             f"{run.scenario}: no kernel was compiled for {run.target.name}, all are C++: the model "
-            "or its inputs were put on the CPU (leave out device='cpu' and .to('cpu'))"
+            "or its inputs were put on the CPU (leave out device='cpu' and .to('cpu')), or the "
+            "model makes its tensors there (device=x.device puts them beside x)"
         )
 
 

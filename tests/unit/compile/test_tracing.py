@@ -94,6 +94,8 @@ def test_whose_operator_lacks_a_result_without_values() -> None:
             "torch.compile with aot_autograd does not currently support double backward",
             "torch.func",
         ),
+        ("Tensor device mismatch", "device=x.device"),  # torch 2.13
+        ("found two different devices cuda:0, cpu", "device=x.device"),
         ("Could not run 'aten::addmm.out' with arguments from the 'SparseCsrMeta' backend", ""),
     ],
 )
