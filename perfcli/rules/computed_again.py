@@ -30,9 +30,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from perfcli import units
+from perfcli.diff.arithmetic import elements_of, is_heavy, weigh_node, word_of
 from perfcli.model import Cost, Cure, Finding, KernelFacts, Origin, Rule, Run
 from perfcli.predict.savings import estimate_saving
-from perfcli.rules._evidence.arithmetic import elements_of, is_heavy, weigh_node, word_of
 from perfcli.rules._evidence.demands import computes, fewer_reads, fewer_writes
 from perfcli.rules._evidence.splits import KERNEL_SECONDS
 from perfcli.rules._evidence.whole_reads import points_of

@@ -38,6 +38,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from perfcli import units
+from perfcli.diff.added_work import adds_work
+from perfcli.diff.arithmetic import is_heavy
 from perfcli.model import (
     Comparison,
     Cost,
@@ -50,9 +52,7 @@ from perfcli.model import (
     Run,
 )
 from perfcli.predict.savings import estimate_loss, estimate_saving
-from perfcli.rules._evidence.added_work import adds_work
 from perfcli.rules._evidence.addresses import gathers, scatters, step_along
-from perfcli.rules._evidence.arithmetic import is_heavy
 from perfcli.rules._evidence.dataflow import Called, Dataflow, Passing
 from perfcli.rules._evidence.demands import computes, fewer_reads, fewer_writes
 from perfcli.rules._evidence.splits import KERNEL_SECONDS, find_splits
@@ -413,7 +413,7 @@ def _compare(comparison: Comparison) -> Iterator[Finding]:
             continue
         if more and any(kernels <= set(match.head) for kernels in known):
             continue  # the head alone shows it, with its reason
-        if more and adds_work(comparison, match):
+        if more and adds_work(comparison.base, comparison.head, match):
             continue  # kernels for what the base does not compute
         cost = estimate_loss(comparison.base, match.base, comparison.head, match.head)
         if is_worth(cost, _LEAST_SHARE_OF_LOSS):

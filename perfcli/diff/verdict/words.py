@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfcli import units
+from perfcli.diff.added_work import adds_work
 from perfcli.diff.metrics import DECIDING, UNRECORDED, is_weighed, launched_kernels
 from perfcli.diff.verdict.decide import (
     OperatorEstimate,
@@ -124,6 +125,8 @@ def describe_change(group: KernelGroup, base: Run, head: Run) -> str:
     """Write ``fuses 3 kernels``: what became of a group, said of its kernel."""
     if _became_looped(group, base, head):
         return "now loops over what it held at once"
+    if group.match.relation == "split" and adds_work(base, head, group.match):
+        return f"is one of {len(group.match.head)} kernels that compute more than the one before"
     if group.match.method == "look":  # traces do not tell whether it is the same code
         return "has the same grid and registers"
     return {
