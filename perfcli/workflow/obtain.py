@@ -218,11 +218,18 @@ def obtain_each(
     for job in {job.interpreter.torch: job for job in wanted}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
+    obstacle = store.find_obstacle() if keeps else ""
+    if obstacle:  # said before anybody waits for what is compiled
+        notes.warn(
+            f"{obstacle}: what is compiled is reported and not stored; to keep it, "
+            f"{store.OTHERWISE}"
+        )
     ids |= {fingerprint: store.new_id(datetime.now(UTC)) for fingerprint in missing}
     interlude = begin(ids)
 
     def keep(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
-        return (keep_run if keeps else _pass_on)(bundle, fingerprint, notes, ids[fingerprint])
+        kept = keep_run if keeps and not obstacle else _pass_on
+        return kept(bundle, fingerprint, notes, ids[fingerprint])
 
     with context.phase("compile"):
         for job, made in _compile(wanted, context, keep, interlude):

@@ -25,6 +25,7 @@ from perfcli.predict.step import estimate_step
 from perfcli.storing import store
 from perfcli.worker.roles import Progress
 from perfcli.workflow import fingerprint as _fingerprint
+from perfcli.workflow import obtain
 from perfcli.workflow import request as _request
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import _name_run
@@ -52,8 +53,29 @@ def test_a_run_that_cannot_be_stored_is_an_error(perfcli: Any) -> None:
     Path(".perfcli").write_text("a file is in the way")
     result = perfcli("run", "rmsnorm", "--quiet")
     assert result.code == 2
-    assert "can't write .perfcli/runs/" in result.err
+    assert "/.perfcli can't be written: Not a directory: what is compiled is" in result.err
     assert result.out.strip() == ""
+
+
+def test_a_run_that_cannot_be_stored_is_told_before_it_is_compiled(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(".perfcli").write_text("a file is in the way")
+    said: list[str] = []
+    warn, compile_ = Notes.warn, obtain._compile
+
+    def compiling(*args: Any, **more: Any) -> Any:
+        said.append("compiles")
+        return compile_(*args, **more)
+
+    monkeypatch.setattr(Notes, "warn", lambda self, text: said.append(text) or warn(self, text))
+    monkeypatch.setattr(obtain, "_compile", compiling)
+    result = perfcli("run", "rmsnorm")
+    warned, then = said
+    assert "can't be written: Not a directory" in warned
+    assert then == "compiles"
+    assert result.code == 2
+    assert "generated kernel" in result.out
 
 
 def test_an_interpreter_is_named_as_typed_and_started_by_its_path() -> None:
