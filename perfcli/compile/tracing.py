@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture, CapturedGraph
-from perfcli.compile.capture.eager_operators import describe_eager
+from perfcli.compile.capture.eager_operators import EagerOperator, describe_eager
 from perfcli.compile.capture.graph_breaks import HEADLINE, count_breaks, watch_breaks
 from perfcli.compile.own_compile import holds_compiled
 from perfcli.compile.patches import installed
@@ -131,8 +132,15 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     counters = torch._dynamo.utils.counters
     counters.clear()
     compiled = compile_call(workload, dynamic)
+    capture.eager.clear()  # what ran while the model was built
+    before_backward: list[int] = []
+
+    def go_back(result: Any) -> None:
+        before_backward.append(len(capture.eager))
+        back(result)
+
     with watch_breaks() as places:
-        call_compiled(workload, compiled, capture, back)
+        call_compiled(workload, compiled, capture, go_back)
         notes, breaks = list_notes(counters), count_breaks(counters)
         notes += () if capture.graphs else _name_wrapped(workload.call)
         if workload.mode == "step":
@@ -144,8 +152,22 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
             breaks = {why: max(n := breaks.get(why, 0), both[why] - n) for why in both}
             notes += capture.keep_calls(capture.call_order[called:])
             notes += describe_eager(capture.eager)
+        else:
+            notes += describe_eager(_select_eager(capture.eager, *before_backward))
     found = {reason: tuple(where) for reason, where in places.items()}
     return Traced(breaks, notes, found, compiled)
+
+
+def _select_eager(
+    found: Sequence[EagerOperator], before_backward: int | None = None
+) -> Sequence[EagerOperator]:
+    """Return the operators that the model runs outside of graphs: of the backward those of what ran
+    so in the forward pass, without the gradients that it begins with, which are perfcli's own."""
+    if before_backward is None:
+        return found
+    backward = found[before_backward:] if before_backward else ()
+    ours = itertools.takewhile(lambda each: each.name.startswith("aten.ones_like"), backward)
+    return (*found[:before_backward], *backward[len(list(ours)) :])
 
 
 def compile_call(workload: Workload, dynamic: bool) -> Any:

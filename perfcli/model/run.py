@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -247,11 +248,19 @@ class Run:
         """Return the notes about what of the model runs outside of all graphs."""
         return tuple(note for note in self.notes if note.startswith(_EAGER))
 
+    @property
+    def eager_operators(self) -> int:
+        """Return how many operators of a step run outside of all graphs, as far as a note says."""
+        found = filter(None, map(_OUTSIDE.match, self.notes))
+        return sum(int(each[1]) for each in found)
+
 
 PATCHED = "patched: "
 """How a note about a patch begins."""
 _EAGER = ("Dynamo left", "recurrent layers")
 """How such notes begin."""
+_OUTSIDE = re.compile(r"outside of graphs (\d+) operators? runs? eagerly")
+"""How the note of ``compile/capture/eager_operators.py`` begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,18 +258,41 @@ def is_estimated(comparison: Comparison) -> bool:
         return False
     if estimate.groups or estimate.missing or comparison.changed_groups:
         return True
+    if count_eager(comparison):
+        return True
     return estimate.verdict != "same"
 
 
 def _object_to_estimate(weighed: _Weighed, comparison: Comparison) -> _Ruling:
     """Return unknown for an estimate that sees nothing slower, where the head has a new error: it
-    may lack what the error sees, unless even that would not turn it."""
+    may lack what the error sees, unless even that would not turn it. So is one that may only leave
+    out what one side runs outside of graphs."""
     estimate = weighed.decided.evidence
     if isinstance(estimate, EstimatedChange) and weighed.outcome in ("better", "same"):
         for error in _list_new(comparison, "error"):
             if _may_turn(estimate, error, comparison):
                 return _Ruling("unknown", weighed, error)
+    if isinstance(estimate, EstimatedChange):
+        # What no estimate sees takes the side that has more of it longer.
+        more = count_eager(comparison)
+        hides = ("better", "same") if more > 0 else ("worse", "same") if more < 0 else ()
+        told = (f for f in comparison.findings if f.subject == EAGER)
+        if weighed.outcome in hides and (unseen := next(told, None)):
+            return _Ruling("unknown", weighed, unseen)
     return _Ruling(weighed.outcome, weighed)
+
+
+EAGER = "operators outside of graphs"
+"""The subject of the finding about operators that only one side runs eagerly."""
+
+
+def count_eager(comparison: Comparison) -> int:
+    """Return how many more operators the head runs outside of graphs. 0 also where the base does
+    not say, as a baseline: both sides break alike, and only the head has any."""
+    base, head = comparison.base, comparison.head
+    ours, theirs = base.eager_operators, head.eager_operators
+    alike = (base.graph_breaks, base.eager_notes) == (head.graph_breaks, head.eager_notes)
+    return 0 if alike and 0 in (ours, theirs) else theirs - ours
 
 
 MOST_UNSEEN = 8.0
