@@ -275,9 +275,9 @@ def _object_to_estimate(weighed: _Weighed, comparison: Comparison) -> _Ruling:
     if isinstance(estimate, EstimatedChange):
         # What no estimate sees takes the side that has more of it longer.
         more = count_eager(comparison)
-        hides = ("better", "same") if more > 0 else ("worse", "same") if more < 0 else ()
+        sure = "worse" if more > 0 else "better"
         told = (f for f in comparison.findings if f.subject == EAGER)
-        if weighed.outcome in hides and (unseen := next(told, None)):
+        if more and weighed.outcome != sure and (unseen := next(told, None)):
             return _Ruling("unknown", weighed, unseen)
     return _Ruling(weighed.outcome, weighed)
 

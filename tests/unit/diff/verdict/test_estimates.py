@@ -164,6 +164,7 @@ EAGERLY = "outside of graphs {} operators run eagerly, 805 MB, which no number c
     [
         (0, 3, "faster", "unknown"),  # it may take longer than all that the base compiles
         (0, 3, "same", "unknown"),
+        (0, 3, "unsure", "unknown"),
         (0, 3, "slower", "worse"),
         (3, 0, "slower", "unknown"),
         (3, 0, "same", "unknown"),
