@@ -154,15 +154,19 @@ def _list_alike(finding: Finding, made: _Attempt) -> tuple[list[Finding], list[F
 
 def _find_no_gain(finding: Finding, comparison: Comparison) -> str:
     """Return how long the step takes by estimate where that is no shorter with the cure; empty
-    where there is no estimate, it can't tell, or the finding is about something else than time:
-    memory, or a kernel that can't be launched, an error that has no cost in seconds."""
+    where there is no estimate, where it can't tell about spills or bytes, or where the finding is
+    about something else than time: memory, or a kernel that can't be launched, an error that has no
+    cost in seconds."""
     estimate = comparison.estimate
     if estimate is None or not is_estimated(comparison):
         return ""
     timed = finding.cost is not None or finding.metric.endswith("_seconds")
     if finding.metric == OF_THE_RUN or (finding.severity == "error" and not timed):
         return ""
-    return write_estimate(estimate) if estimate.verdict in ("slower", "same") else ""
+    # Where the estimate can't tell, it proves no gain of a finding that is about the time alone.
+    alone = finding.metric.endswith(("_seconds", "_sectors")) and (estimate.ratio or 0.0) >= 1
+    gains_nothing = estimate.verdict in ("slower", "same") or alone
+    return write_estimate(estimate) if gains_nothing else ""
 
 
 def _about_the_same(finding: Finding, made: _Attempt) -> tuple[list[Finding], list[Finding]]:

@@ -285,6 +285,7 @@ def test_a_cure_that_takes_longer_by_estimate_does_not_help(
     ("blocks", "outcome", "says"),
     [
         (2048, "helps", "helps: the finding is gone, 147.9 → "),
+        (4200, "does not help", "does not help: estimated step 147.9 → "),  # unsure, and longer
         (8192, "does not help", "does not help: estimated step 147.9 → "),
     ],
 )
