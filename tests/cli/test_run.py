@@ -68,7 +68,11 @@ def test_a_run_that_cannot_be_stored_is_told_before_it_is_compiled(
         said.append("compiles")
         return compile_(*args, **more)
 
-    monkeypatch.setattr(Notes, "warn", lambda self, text: said.append(text) or warn(self, text))
+    def warning(self: Notes, text: str) -> None:
+        said.append(text)
+        warn(self, text)
+
+    monkeypatch.setattr(Notes, "warn", warning)
     monkeypatch.setattr(obtain, "_compile", compiling)
     result = perfcli("run", "rmsnorm")
     warned, then = said

@@ -197,11 +197,11 @@ def test_what_only_one_side_runs_eagerly_may_take_any_time(
 def test_a_base_that_does_not_say_what_runs_eagerly_is_no_doubt() -> None:
     """A baseline keeps graph breaks, and no notes."""
     given = estimated("same", 0.99, 1.01)
-    broken = {"graph_breaks": {"disabled": 1}}
+    broken = {"disabled": 1}
     given = replace(
         given,
-        base=replace(given.base, **broken),
-        head=replace(given.head, notes=(EAGERLY.format(3),), **broken),
+        base=replace(given.base, graph_breaks=broken),
+        head=replace(given.head, notes=(EAGERLY.format(3),), graph_breaks=broken),
     )
     assert conclude(given).outcome == "same"
 
