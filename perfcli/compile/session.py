@@ -209,6 +209,7 @@ def _compile_on_device(session: Session) -> Bundle:
             capture, built, traced = _run_script_here(session)
         else:
             capture, built, traced = on_device.trace(session.request)
+    traced = replace(traced, eager_operators=None)  # counted where fake tensors are used
     return finish(session, capture, built, traced, on_device.DriverFacts())
 
 
@@ -221,7 +222,12 @@ def finish(session: Session, capture: Capture, built: Any, traced: Any, pool: An
     ]
     session.notes += [f"{name}: {note}" for name, note in slow]
     run = _run(session, capture, built, kernels)
-    run = replace(run, graph_breaks=traced.graph_breaks, break_places=traced.break_places)
+    run = replace(
+        run,
+        graph_breaks=traced.graph_breaks,
+        break_places=traced.break_places,
+        eager_operators=traced.eager_operators if session.request.device == "cuda" else None,
+    )
     return Bundle(run, blobs)
 
 

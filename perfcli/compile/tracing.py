@@ -30,6 +30,7 @@ class Traced:
     graph_breaks: Mapping[str, int]
     notes: tuple[str, ...]
     break_places: Mapping[str, tuple[BreakPlace, ...]] = field(default_factory=dict)
+    eager_operators: int | None = None
     compiled: Any = None
     """What ``torch.compile`` returned, to call it with other sizes."""
 
@@ -151,11 +152,11 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
             both = count_breaks(counters)
             breaks = {why: max(n := breaks.get(why, 0), both[why] - n) for why in both}
             notes += capture.keep_calls(capture.call_order[called:])
-            notes += describe_eager(capture.eager)
+            eager: Sequence[EagerOperator] = capture.eager
         else:
-            notes += describe_eager(_select_eager(capture.eager, *before_backward))
+            eager = _select_eager(capture.eager, *before_backward)
     found = {reason: tuple(where) for reason, where in places.items()}
-    return Traced(breaks, notes, found, compiled)
+    return Traced(breaks, notes + describe_eager(eager), found, len(eager), compiled)
 
 
 def _select_eager(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -171,6 +170,8 @@ class Run:
     break_places: Mapping[str, tuple[BreakPlace, ...]] = field(default_factory=dict)
     """The lines of the model at which Dynamo gave up, each once, for each of the same reasons and
     of those for which it left whole functions alone; what torch does not tell is not there."""
+    eager_operators: int | None = None
+    """How many operators of a step run on the device outside of all graphs; None: not known."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     settings: Mapping[str, OptionValue] = field(default_factory=dict)
@@ -248,19 +249,11 @@ class Run:
         """Return the notes about what of the model runs outside of all graphs."""
         return tuple(note for note in self.notes if note.startswith(_EAGER))
 
-    @property
-    def eager_operators(self) -> int:
-        """Return how many operators of a step run outside of all graphs, as far as a note says."""
-        found = filter(None, map(_OUTSIDE.match, self.notes))
-        return sum(int(each[1]) for each in found)
-
 
 PATCHED = "patched: "
 """How a note about a patch begins."""
 _EAGER = ("Dynamo left", "recurrent layers")
 """How such notes begin."""
-_OUTSIDE = re.compile(r"outside of graphs (\d+) operators? runs? eagerly")
-"""How the note of ``compile/capture/eager_operators.py`` begins."""
 
 
 @dataclass(frozen=True, slots=True)

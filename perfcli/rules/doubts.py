@@ -255,7 +255,7 @@ def _eager(comparison: Comparison) -> Iterator[Finding]:
     if more:
         side, run = ("head", comparison.head) if more > 0 else ("base", comparison.base)
         number = units.plural(abs(more), "operator")
-        number += " more" * (run.eager_operators > abs(more))
+        number += " more" * ((run.eager_operators or 0) > abs(more))
         yield doubt(
             EAGER,
             f"the {side} runs {number} outside of graphs, which no number counts",

@@ -287,12 +287,13 @@ EAGER = "operators outside of graphs"
 
 
 def count_eager(comparison: Comparison) -> int:
-    """Return how many more operators the head runs outside of graphs. 0 also where the base does
-    not say, as a baseline: both sides break alike, and only the head has any."""
+    """Return how many more operators the head runs outside of graphs. A side that does not say, as
+    a baseline, has as many as the other where both break alike, else none."""
     base, head = comparison.base, comparison.head
     ours, theirs = base.eager_operators, head.eager_operators
-    alike = (base.graph_breaks, base.eager_notes) == (head.graph_breaks, head.eager_notes)
-    return 0 if alike and 0 in (ours, theirs) else theirs - ours
+    if base.graph_breaks == head.graph_breaks and None in (ours, theirs):
+        return 0
+    return (theirs or 0) - (ours or 0)
 
 
 MOST_UNSEEN = 8.0
