@@ -7,6 +7,7 @@ import errno
 import functools
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -310,6 +311,13 @@ class _Group(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(NAMES)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # perfcli model.py:block; of typos of a command, typer's own message proposes the name.
+        if args[0] not in NAMES and re.search(r"\.py(?=$|[:@\s])", args[0]):
+            _complain(f"{args[0]} is no command: perfcli run {shlex.join(args)} compiles it")
+            raise typer.Exit(2)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, NAMES))

@@ -296,6 +296,17 @@ def test_a_mistyped_command(perfcli: Any) -> None:
     assert "No such command 'compair'. Did you mean 'compare'?" in result.err
 
 
+@pytest.mark.parametrize(
+    "argv", [["model.py"], ["model.py:block"], ["m.py:block@HEAD", "-p", "rows=4"]]
+)
+def test_a_file_in_place_of_a_command(perfcli: Any, argv: list[str]) -> None:
+    result = perfcli(*argv)
+    assert result.code == 2
+    assert result.err == (
+        f"perfcli: {argv[0]} is no command: perfcli run {' '.join(argv)} compiles it\n"
+    )
+
+
 def test_an_error_of_ours_is_one_line(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by zero")
