@@ -314,7 +314,7 @@ class _Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         # perfcli model.py:block; of typos of a command, typer's own message proposes the name.
-        if args[0] not in NAMES and re.search(r"\.py(?=$|[:@\s])", args[0]):
+        if args[0] not in NAMES and re.search(r"\.py(?=$|[:@])", args[0]):
             _complain(f"{args[0]} is no command: perfcli run {shlex.join(args)} compiles it")
             raise typer.Exit(2)
         return super().resolve_command(ctx, args)
