@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfcli import units
 from perfcli.diff.compare import gather_evidence
 from perfcli.errors import PerfcliError
 from perfcli.history.commits import describe_commit
@@ -157,15 +158,25 @@ def _find_top(folder: Path) -> Path:
 
 
 def _list_points(document: Mapping[str, Any]) -> Iterator[Point]:
-    for metric, change in document["totals"].items():
+    totals = document["totals"]
+    for metric, change in totals.items():
         if change["head"] is not None and metric != "lower_bound_seconds":
-            yield Point("static", STEP, metric, change["head"])
+            basis = _name_pieces(totals) if metric == "peak_memory_bytes" else ""
+            yield Point("static", STEP, metric, change["head"], basis)
     kernels = [each for group in document["groups"] for each in group["head"]]
     for name, values in _sum_by_group(kernels).items():
         yield from (Point("static", name, metric, value) for metric, value in values.items())
     yield from _list_estimates(document, kernels)
     if document["timing"]:
         yield from _list_ratios(document)
+
+
+def _name_pieces(totals: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what an estimate of peak memory can't be compared without: it is that of the largest
+    graph, and leaves out what a model in several pieces holds besides. Empty where nothing breaks
+    the model up."""
+    breaks, graphs = (totals.get(name, {}).get("head") for name in ("graph_breaks", "graphs"))
+    return units.plural(graphs, "graph") if breaks and graphs else ""
 
 
 def name_group(name: str, graph: str) -> str:

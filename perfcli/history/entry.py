@@ -69,7 +69,7 @@ class Point(msgspec.Struct, frozen=True, array_like=True, gc=False):
     value: float
     basis: str = ""
     """What the number can't be compared without: the control of a measured one, the constants of an
-    estimated one."""
+    estimated one, the graphs of peak memory where graph breaks cut the model into several."""
     low: float | None = None
     high: float | None = None
 

@@ -114,7 +114,7 @@ def _describe_series(
         points.append(point)
     basis = ""
     if series.basis:
-        words = {"measured": "against", "estimated": "with the constants"}
+        words = {"measured": "against", "estimated": "with the constants", "static": "of"}
         basis = f"{words[series.kind]} {series.basis}"
     return DrawnSeries(
         title=_title(series, several),
