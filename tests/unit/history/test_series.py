@@ -123,7 +123,11 @@ def test_peak_memory_of_a_model_in_other_pieces_is_another_series() -> None:
 def test_how_many_graphs_peak_memory_is_of() -> None:
     totals = {"graph_breaks": {"head": 1}, "graphs": {"head": 3}}
     peak = {"head": 5.0}
-    document: dict[str, Any] = {"totals": {**totals, "peak_memory_bytes": peak}, "groups": [], "timing": None}
+    document: dict[str, Any] = {
+        "totals": {**totals, "peak_memory_bytes": peak},
+        "groups": [],
+        "timing": None,
+    }
     points = {each.metric: each for each in _list_points({**document, "estimate": None})}
     assert points["peak_memory_bytes"] == Point("static", "", "peak_memory_bytes", 5.0, "3 graphs")
     assert points["graphs"].basis == ""
