@@ -304,6 +304,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     with watch_compile(calls), collecting_rarely():
         built = session.build(mode) if session.build else build(session.request, mode, calls)
         capture.call_order.clear()  # of collectives of the building
+        capture.eager.clear()  # and of its operators
         _prepare_step(session, pool, mode, assumptions)
         with _naming_inputs(session.request):
             traced = tracing.trace_offline(

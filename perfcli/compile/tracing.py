@@ -133,11 +133,11 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     counters = torch._dynamo.utils.counters
     counters.clear()
     compiled = compile_call(workload, dynamic)
-    capture.eager.clear()  # what ran while the model was built
-    before_backward: list[int] = []
+    before_backward: int | None = None
 
     def go_back(result: Any) -> None:
-        before_backward.append(len(capture.eager))
+        nonlocal before_backward
+        before_backward = len(capture.eager)
         back(result)
 
     with watch_breaks() as places:
@@ -154,7 +154,7 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
             notes += capture.keep_calls(capture.call_order[called:])
             eager: Sequence[EagerOperator] = capture.eager
         else:
-            eager = _select_eager(capture.eager, *before_backward)
+            eager = _select_eager(capture.eager, before_backward)
     found = {reason: tuple(where) for reason, where in places.items()}
     return Traced(breaks, notes + describe_eager(eager), found, len(eager), compiled)
 

@@ -18,6 +18,7 @@ from perfcli.diff.compare import gather_evidence
 from perfcli.errors import PerfcliError
 from perfcli.history.commits import describe_commit
 from perfcli.history.entry import Entry, Point, Subject, encode_points
+from perfcli.history.series import PEAK
 from perfcli.loading import registry
 from perfcli.loading.references import parse_reference
 from perfcli.model import Report, Run
@@ -161,7 +162,7 @@ def _list_points(document: Mapping[str, Any]) -> Iterator[Point]:
     totals = document["totals"]
     for metric, change in totals.items():
         if change["head"] is not None and metric != "lower_bound_seconds":
-            basis = _name_pieces(totals) if metric == "peak_memory_bytes" else ""
+            basis = _name_pieces(totals) if metric == PEAK else ""
             yield Point("static", STEP, metric, change["head"], basis)
     kernels = [each for group in document["groups"] for each in group["head"]]
     for name, values in _sum_by_group(kernels).items():
