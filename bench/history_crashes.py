@@ -27,7 +27,7 @@ from history_servers import start_postgres, start_s3
 from perfcli.errors import PerfcliError
 from perfcli.history.entry import Commit, Entry, Point, Subject
 from perfcli.history.history import History
-from perfcli.history.opening import open_home
+from perfcli.history.homes import open_home
 
 RUN = os.urandom(20_000)
 EACH, SHARED = 60, 20

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem
 
-VECTOR_BYTES = 16
-"""The bytes that one thread loads with one instruction."""
+from ._elements import VECTOR_BYTES
+
 Record = list[tuple[KernelLaunch, Mapping[str, Any]]]
 """Launches, each with its arguments by name."""
 _record: ContextVar[Record | None] = ContextVar("_record", default=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +70,7 @@ def examine(python: str | None, environ: Mapping[str, str]) -> Iterator[_Check]:
         yield _check_compiler(built=library.exists())
         yield _check_shim(library)
     yield _check_folder("cache folder", cache, "set PERFCLI_CACHE_DIR to a folder that can")
-    yield _check_folder("run folder", store.FOLDER, "change to a folder that can")
+    yield _check_folder("run folder", store.FOLDER, store.OTHERWISE)
     yield _check_gpu()
     yield _check_disk(cache)
     yield _check_memory()
@@ -123,15 +122,9 @@ def _check_shim(library: Path) -> _Check:
 
 def _check_folder(name: str, folder: Path, otherwise: str) -> _Check:
     """Check that files can be made in a folder, or in the nearest one above it that exists."""
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
-    try:
-        with tempfile.TemporaryFile(dir=place):
-            pass
-    except OSError as error:
-        return _Check(name, "failed", f"{place} can't be written: {error.strerror}", otherwise)
-    if place != folder.absolute():
+    if obstacle := store.find_obstacle(folder):
+        return _Check(name, "failed", obstacle, otherwise)
+    if not folder.exists():
         return _Check(name, "ok", f"{folder} (not made yet)")
     return _Check(name, "ok", f"{folder}, {units.size(_size(folder))}")
 

@@ -7,6 +7,7 @@ import errno
 import functools
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -129,19 +130,24 @@ class _Commands(Mapping[str, Any]):
         if name not in NAMES:
             raise KeyError(name)
         module = name_module(name)
-        command: Command = getattr(import_module(f"perfcli.commands.{module}"), module)
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        kind = _TakingScripts if name in _TAKE_SCRIPTS else _TakingModules
-        alone.command(name, cls=kind)(_guarded(command))
-        made: Any = typer.main.get_command(alone)
-        made.numbers = partial(_describe_number, command)
-        return made
+        return _build(name, getattr(import_module(f"perfcli.commands.{module}"), module))
 
     def __iter__(self) -> Iterator[str]:
         return iter(NAMES)
 
     def __len__(self) -> int:
         return len(NAMES)
+
+
+@functools.cache
+def _build(name: str, command: Command) -> Any:
+    """Return what typer makes of a command. Who runs many in one process needs each once."""
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    kind = _TakingScripts if name in _TAKE_SCRIPTS else _TakingModules
+    alone.command(name, cls=kind)(_guarded(command))
+    made: Any = typer.main.get_command(alone)
+    made.numbers = partial(_describe_number, command)
+    return made
 
 
 def _describe_number(command: Command, name: str) -> str:
@@ -305,6 +311,13 @@ class _Group(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(NAMES)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # perfcli model.py:block; of typos of a command, typer's own message proposes the name.
+        if args[0] not in NAMES and re.search(r"\.py(?=$|[:@])", args[0]):
+            _complain(f"{args[0]} is no command: perfcli run {shlex.join(args)} compiles it")
+            raise typer.Exit(2)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, NAMES))

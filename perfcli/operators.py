@@ -26,11 +26,8 @@ def register() -> Any:
     ``rms_norm``, ``rms_norm_residual``, ``layer_norm``, ``native_layer_norm``,
     ``layer_norm_residual`` and ``column_sum`` with torch, as ``torch.ops.perfcli``, and gives their
     functions, which are the same operators and faster to call. May be called again. Launches are
-    planned for the first GPU that is visible.
-
-    Raises:
-        PerfcliError: torch or triton is not installed.
-    """
+    planned for the first GPU that is visible. Raises PerfcliError where torch or triton is not
+    installed."""
     try:
         operators = import_module("perfcli.kernels._operators")
     except ModuleNotFoundError as error:

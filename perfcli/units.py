@@ -222,6 +222,16 @@ def setting(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def settings(values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return each option or parameter as it is typed: ``split_reductions=false``."""
+    return tuple(f"{name}={setting(value)}" for name, value in values.items())
+
+
+def parameter(value: object) -> str:
+    """Return a parameter's value as it is typed behind ``NAME=``: ``true``, ``10``, ``None``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 _MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
 """The modules of options that ``torch.compile(options=…)`` does not take, by prefix."""
 

@@ -81,9 +81,7 @@ def _describe_timing(timing: Timing) -> dict[str, Any]:
         "step": _describe_time_change(timing.step),
         "wall": _describe_time_change(timing.wall) if timing.wall else None,
         "kernels": _describe_time_change(timing.kernels_total) if timing.kernels_total else None,
-        "floor": {
-            **_take(timing.floor, "relative", "kernel", "source", "margin"),
-        },
+        "floor": {**_take(timing.floor, "relative", "kernel", "source", "margin")},
         "groups": [_describe_group_timing(group) for group in timing.groups],
         "unexplained_seconds": timing.unexplained,
         "joined": {"known": timing.joined[0], "launches": timing.joined[1]},
@@ -194,10 +192,7 @@ def _describe_memory(memory: MemoryUse) -> dict[str, Any]:
 
 
 def _describe_check(check: OutputCheck) -> dict[str, Any]:
-    return {
-        **_take(check, "error", "tolerance", "reference"),
-        "failure": check.failure or None,
-    }
+    return {**_take(check, "error", "tolerance", "reference"), "failure": check.failure or None}
 
 
 # History of the schema.
@@ -230,9 +225,7 @@ def _describe_run(run: Run) -> dict[str, Any]:
     return {
         **_take(run, "id", "created", "scenario", "params", "mode", "dynamic", "device"),
         "target": run.target.name if run.target else None,
-        "variant": {
-            **_take(run.variant, "name", "options", "env", "python"),
-        },
+        "variant": {**_take(run.variant, "name", "options", "env", "python")},
         **_take(run.environment, "torch", "triton"),
         "kernels": len(run.kernels),
         "graph_breaks": dict(run.graph_breaks),

@@ -174,16 +174,15 @@ def _list_worse(comparison: Comparison, number: int, timing: GroupTiming | None)
 
 
 def _join_names(group: KernelGroup, comparison: Comparison) -> str:
-    head = [comparison.head.kernels[n].name for n in group.match.head]
-    base = [comparison.base.kernels[n].name for n in group.match.base]
-    return units.printable(", ".join(head or base))
+    base, head = group.match.select(comparison.base, comparison.head)
+    return units.printable(", ".join(kernel.name for kernel in head or base))
 
 
 def _write_name(group: KernelGroup, comparison: Comparison) -> str:
     """Return the first names of the head's kernels, or of the base's where they are gone."""
-    names = [comparison.head.kernels[n].name for n in group.match.head]
-    gone = "" if names else " (gone)"
-    names = names or [comparison.base.kernels[n].name for n in group.match.base]
+    base, head = group.match.select(comparison.base, comparison.head)
+    gone = "" if head else " (gone)"
+    names = [kernel.name for kernel in head or base]
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return join_lines(", ".join(names[:MOST_NAMED])) + more + gone
 

@@ -230,11 +230,7 @@ def _report_worse(judged: Judged, comparison: Comparison, root: str) -> Iterator
 
 
 def _report_finding(
-    finding: Finding,
-    judged: Judged,
-    comparison: Comparison,
-    root: str,
-    allowance: Allowance | None,
+    finding: Finding, judged: Judged, comparison: Comparison, root: str, allowance: Allowance | None
 ) -> SarifResult:
     where, code = locate_finding(finding, comparison, root)
     run = comparison.base if finding.on_base else comparison.head

@@ -38,10 +38,7 @@ def default_dtype(name: object) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-PRESETS: Mapping[str, Mapping[str, Scalar]] = {
-    "smoke": {"rows": 128, "columns": 2048},
-    "full": {},
-}
+PRESETS: Mapping[str, Mapping[str, Scalar]] = {"smoke": {"rows": 128, "columns": 2048}, "full": {}}
 
 
 def parameters(rows: int, columns: int) -> dict[str, Parameter]:

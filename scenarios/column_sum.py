@@ -12,14 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.model import (
-    Expectation,
-    Parameter,
-    Problem,
-    Scenario,
-    ScenarioProblem,
-    Workload,
-)
+from perfcli.model import Expectation, Parameter, Problem, Scenario, ScenarioProblem, Workload
 
 from ._rows import FLOATS, TOLERANCE, matrix
 

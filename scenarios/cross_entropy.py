@@ -43,11 +43,7 @@ SCENARIO = Scenario(
     parameters=parameters(rows=32768, columns=50257),
     presets=PRESETS,
     build=build,
-    toggles=(
-        "online_softmax",
-        "split_reductions",
-        "triton.multi_kernel=1",
-    ),
+    toggles=("online_softmax", "split_reductions", "triton.multi_kernel=1"),
     expects=(
         Expectation(("PC204",)),
         Expectation(("PC204",), params={"mode": "training"}),

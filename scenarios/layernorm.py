@@ -42,11 +42,7 @@ SCENARIO = Scenario(
     parameters=parameters(rows=32768, columns=4096),
     presets=PRESETS,
     build=build,
-    toggles=(
-        "triton.mix_order_reduction",
-        "split_reductions",
-        "triton.multi_kernel=1",
-    ),
+    toggles=("triton.mix_order_reduction", "split_reductions", "triton.multi_kernel=1"),
     expects=(
         Expectation(()),
         Expectation((), params={"mode": "training"}),

@@ -42,10 +42,7 @@ SCENARIO = Scenario(
     parameters=parameters(rows=32768, columns=8192),
     presets=PRESETS,
     build=build,
-    toggles=(
-        "triton.mix_order_reduction",
-        "triton.multi_kernel=1",
-    ),
+    toggles=("triton.mix_order_reduction", "triton.multi_kernel=1"),
     expects=(
         Expectation(()),
         Expectation((), params={"mode": "training"}),

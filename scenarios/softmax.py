@@ -58,11 +58,7 @@ SCENARIO = Scenario(
     },
     presets=PRESETS,
     build=build,
-    toggles=(
-        "online_softmax",
-        "split_reductions",
-        "triton.persistent_reductions",
-    ),
+    toggles=("online_softmax", "split_reductions", "triton.persistent_reductions"),
     expects=(
         # Twice over rows that no cache holds: once for both statistics, once for the result.
         Expectation(("PC203",)),

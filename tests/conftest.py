@@ -38,6 +38,20 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+_MANY = 200
+"""Modules that one import brings along: torch is two thousand of them, with 400,000 objects."""
+_kept = 0
+"""The modules that nobody looks through any more."""
+
+
+def pytest_runtest_teardown() -> None:
+    """What tests import stays until the end as well: to look through torch takes half a second."""
+    global _kept
+    if len(sys.modules) > _kept + _MANY:
+        gc.freeze()
+        _kept = len(sys.modules)
+
+
 # How fast a machine makes examples up says nothing about what is tested.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -59,6 +73,25 @@ def cache_of_the_run(run_folder: Path) -> Iterator[Path]:
         patch.setenv("PERFCLI_CONFIG_DIR", str(run_folder / "config"))
         patch.delenv("PERFCLI_CALIBRATION", raising=False)
         yield run_folder / "cache"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates_compiled_once() -> Iterator[None]:
+    """A page's templates are compiled for each folder that files are named in, as every test has
+    one; to the same code."""
+    from jinja2 import Environment
+
+    compiled: dict[tuple[Any, ...], Any] = {}
+    make = Environment.compile
+
+    def compile_once(environment: Environment, *given: Any) -> Any:
+        if given not in compiled:
+            compiled[given] = make(environment, *given)
+        return compiled[given]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Environment, "compile", compile_once)
+        yield
 
 
 @pytest.fixture(scope="session")

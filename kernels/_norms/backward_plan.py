@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
+from .._elements import ITEM_BYTES, vector
 from . import ring_plan
 from .blocks import (
-    ITEM_BYTES,
     Blocks,
     _power_of_two,
     _round_up,
@@ -15,7 +15,6 @@ from .blocks import (
     names,
     overlapping,
     step,
-    vector,
     words_apart,
 )
 from .cuts import LINE, choose, estimate_seconds, groups, persistent, say_reached

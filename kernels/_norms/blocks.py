@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
-ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
-TRITON_TYPE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+from .._elements import ITEM_BYTES, TRITON_TYPE, vector
+
 TILED = ("register-tiled", "peeled", "cooperative")
 """Variants that keep a row in its own dtype, in several tiles."""
 MISSING = -1
@@ -17,8 +17,6 @@ MISSING = -1
 POLLS = 4096
 """Polls of a program before it computes what others of its row owe it: some milliseconds, when all
 programs of a row start within microseconds of each other."""
-WIDE_BYTES = 16
-"""The widest load of one thread."""
 OWN_REGISTERS = 32
 """Addresses, masks, sums: registers per thread beside the row's own, as compiled for sm_90."""
 OWN_TILED, OWN_EARLY = 28, 36
@@ -64,11 +62,6 @@ def _power_of_two(at_least: int) -> int:
 
 def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
-
-
-def vector(problem: Problem) -> int:
-    """Return elements of the widest load."""
-    return WIDE_BYTES // ITEM_BYTES[problem.dtype]
 
 
 def padded_columns(problem: Problem) -> int:

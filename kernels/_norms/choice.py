@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from perfcli.model import Problem, Target
 
+from .._elements import ITEM_BYTES, vector
 from .blocks import (
-    ITEM_BYTES,
     TILED,
     Blocks,
     _chunk_columns,
@@ -19,7 +19,6 @@ from .blocks import (
     has_residual,
     padded_columns,
     registers,
-    vector,
 )
 
 KIB = 1024

@@ -16,8 +16,8 @@ from math import ceil, gcd, pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
+from .._elements import ITEM_BYTES, vector
 from .blocks import (
-    ITEM_BYTES,
     Blocks,
     _peels,
     _round_up,
@@ -26,7 +26,6 @@ from .blocks import (
     has_residual,
     names,
     step,
-    vector,
 )
 
 LATENCY = 1.7e-6

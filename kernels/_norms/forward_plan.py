@@ -8,10 +8,9 @@ from math import gcd
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
+from .._elements import ITEM_BYTES, TRITON_TYPE, vector
 from .blocks import (
-    ITEM_BYTES,
     POLLS,
-    TRITON_TYPE,
     Blocks,
     _chunk_columns,
     _peels,
@@ -29,7 +28,6 @@ from .blocks import (
     padded_columns,
     pointers,
     step,
-    vector,
     words_apart,
 )
 from .cuts import spacing_of

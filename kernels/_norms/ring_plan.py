@@ -9,8 +9,8 @@ from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
+from .._elements import ITEM_BYTES, vector
 from .blocks import (
-    ITEM_BYTES,
     Blocks,
     _power_of_two,
     _round_up,
@@ -18,7 +18,6 @@ from .blocks import (
     has_residual,
     mark_missing,
     step,
-    vector,
     words_apart,
 )
 from .cuts import (

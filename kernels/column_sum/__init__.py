@@ -17,10 +17,9 @@ from math import sqrt
 from perfcli.errors import PerfcliError
 from perfcli.model import Case, KernelFamily, KernelVariant, LaunchPlan, Problem, Target, Tolerance
 
+from .._elements import ITEM_BYTES, VECTOR_BYTES
 from .plan import (
-    ITEM_BYTES,
     MOST_INPUTS,
-    VECTOR_BYTES,
     _input_count,
     _pointer_plan,
     _pointers_of,

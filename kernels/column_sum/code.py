@@ -14,9 +14,14 @@ from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem
 
 from .. import _launching
+from .._elements import VECTOR_BYTES
 from .._written_module import import_written
 from . import finish
-from .plan import VECTOR_BYTES, _aligned_elements, _input_count, equal_splits
+from .plan import (
+    _aligned_elements,
+    _input_count,
+    equal_splits,
+)
 from .source import _input_names, _pointers_source, _tma_source
 
 

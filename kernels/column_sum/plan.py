@@ -14,11 +14,10 @@ from math import gcd
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
+from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES
 from .source import _input_names
 
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 MOST_INPUTS = 112
-VECTOR_BYTES = 16
 _LARGEST_TILE = (128, 128)
 _SMALLEST_TILE = (16, 32)
 _BARRIER_BYTES = 8
@@ -157,9 +156,6 @@ def _finish_tile(columns: int, target: Target) -> int:
 
 def next_power_of_2(number: int) -> int:
     return 1 << (max(number, 1) - 1).bit_length()
-
-
-TRITON_TYPE = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def _input_count(problem: Problem) -> int:

@@ -25,7 +25,8 @@ from math import sqrt
 
 from perfcli.model import KernelFamily, KernelVariant, Problem, Tolerance
 
-from .._norms.blocks import ITEM_BYTES, is_backward
+from .._elements import ITEM_BYTES
+from .._norms.blocks import is_backward
 from .._norms.plan import list_operations, plan
 from ..rmsnorm import FP32, LEAST, MATRICES, UNIT_ROUNDOFF
 from .cases import BENCHMARKS, CASES

@@ -33,13 +33,13 @@ from perfcli.model import (
     Tolerance,
 )
 
+from .._elements import ITEM_BYTES, TRITON_TYPE
+
 FORWARD, BACKWARD = "linear-cross-entropy", "linear-cross-entropy-backward"
 OPERATIONS = {
     FORWARD: "z = x · weightᵀ; lse = log Σ exp(z); loss = lse − z[target]",
     BACKWARD: "g = (exp(z − lse) − [class = target]) × dloss; dx = g · weight; dweight = gᵀ · x",
 }
-ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
-_TRITON_TYPES = {"bfloat16": "*bf16", "float16": "*fp16", "float32": "*fp32"}
 _ROUNDING = {"bfloat16": 2.0**-9, "float16": 2.0**-12, "float32": 2.0**-21}
 GRADIENTS_PER_CHUNK = 24
 LEAST_BYTES = 32 << 20
@@ -104,7 +104,7 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
         return LaunchPlan("chunked", (), "nothing to compute")
     chunk = chunk_of(problem, target)
     block = min(BLOCK, 1 << (chunk - 1).bit_length())
-    element = _TRITON_TYPES[problem.dtype]
+    element = f"*{TRITON_TYPE[problem.dtype]}"
     arguments = {"logits_ptr": element, "target_ptr": "*i64"}
     name, integers = "chunk_gradient", ["first", "columns", "stride"]
     arrays: tuple[str, ...] = ("lse_ptr", "dloss_ptr")

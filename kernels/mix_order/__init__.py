@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from perfcli.errors import PerfcliError
 from perfcli.model import Case, KernelFamily, KernelVariant, LaunchPlan, Problem, Target, Tolerance
 
+from .._elements import ITEM_BYTES
 from .plan import (
-    ITEM_BYTES,
     MOST_COLUMNS,
     _asked_for,
     _fits_in_registers,

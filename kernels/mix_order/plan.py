@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
 
+from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES
 from ..column_sum.plan import (
-    TRITON_TYPE,
     equal_splits,
     finish_launch,
     last_power_of_2,
@@ -17,9 +17,7 @@ from ..column_sum.plan import (
 )
 from .source import _reads_of
 
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 MOST_COLUMNS = 16384
-VECTOR_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,12 @@ from typing import Any
 
 from perfcli.model import Candidate, KernelLaunch, Problem, Target
 
+from .._elements import ITEM_BYTES
 from . import mix_order
-from .plan import ITEM_BYTES, _inductor_setting, _read_count
+from .plan import (
+    _inductor_setting,
+    _read_count,
+)
 
 READS = (3, 5, 7, 9, 11)
 DTYPES = ("bfloat16", "float32")

@@ -30,7 +30,8 @@ from math import sqrt
 
 from perfcli.model import KernelFamily, KernelVariant, Problem, Tolerance
 
-from .._norms.blocks import ITEM_BYTES, is_backward
+from .._elements import ITEM_BYTES
+from .._norms.blocks import is_backward
 from .._norms.plan import list_operations, plan
 from .cases import BENCHMARKS, CASES
 

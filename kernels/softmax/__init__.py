@@ -43,8 +43,13 @@ from collections.abc import Mapping
 
 from perfcli.model import KernelFamily, KernelVariant, Problem, Tolerance
 
+from .._elements import ITEM_BYTES
 from .cases import BENCHMARKS, CASES
-from .choice import BACKWARD, ITEM_BYTES, LOSS, LOSS_GRADIENT
+from .choice import (
+    BACKWARD,
+    LOSS,
+    LOSS_GRADIENT,
+)
 from .plan import OPERATIONS, VARIANT_OPERATIONS, plan
 
 _SUMMARIES = {

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from perfcli.model import KernelLaunch, Problem, Scalar
 
-TRITON_TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
-VECTOR_BYTES = 16
-"""The bytes that one thread loads with one instruction."""
+from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES, vector
+
 DIVISOR = 16
 """Triton's launcher specialises integers that are multiples of it."""
 INDEX_BYTES, STATISTIC_BYTES, WORD_BYTES = 8, 4, 8
@@ -48,11 +46,6 @@ class Choice:
     keep: str = ""
     drop: str = ""
     why: str = ""
-
-
-def vector(problem: Problem) -> int:
-    """Return elements in 16 bytes."""
-    return VECTOR_BYTES // ITEM_BYTES[problem.dtype]
 
 
 def inputs_of(problem: Problem) -> int:
@@ -137,7 +130,7 @@ def launch(
 
 
 def pointer(problem: Problem) -> str:
-    return f"*{TRITON_TYPES[problem.dtype]}"
+    return f"*{TRITON_TYPE[problem.dtype]}"
 
 
 def _tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:

@@ -14,8 +14,15 @@ from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
 from .. import _launching, _words
+from .._elements import VECTOR_BYTES
 from . import backward, cached, looped, shared, split, tiled
-from .choice import BACKWARD, LOSS, LOSS_GRADIENT, TELLING, VECTOR_BYTES, _padded_count
+from .choice import (
+    BACKWARD,
+    LOSS,
+    LOSS_GRADIENT,
+    TELLING,
+    _padded_count,
+)
 
 IGNORED = -100
 """The target whose loss and gradient are 0, as in torch."""

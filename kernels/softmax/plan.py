@@ -10,15 +10,14 @@ from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
+from .._elements import ITEM_BYTES, VECTOR_BYTES, vector
 from .choice import (
     BACKWARD,
-    ITEM_BYTES,
     KIB,
     LOSS,
     LOSS_GRADIENT,
     STATISTIC_BYTES,
     TELLING,
-    VECTOR_BYTES,
     WORD_BYTES,
     Choice,
     _chunks_of,
@@ -28,7 +27,6 @@ from .choice import (
     is_aligned,
     is_congruent,
     row_bytes,
-    vector,
 )
 from .launches import BACKWARD_LAUNCHES, FORWARD_LAUNCHES
 

@@ -17,10 +17,8 @@ from perfcli.workflow.fingerprint import Job
 
 
 def _across_of(asked: SearchScope, forge: Forge) -> Across | None:
-    """Return the good installation's own ends, or None if there is only one installation.
-
-    Raises PerfcliError where the good side does not compile on its own torch.
-    """
+    """Return the good installation's own ends, or None if there is only one installation. Raises
+    PerfcliError where the good side does not compile on its own torch."""
     installations = asked.plan.installations
     if installations is None:
         return None
@@ -52,10 +50,8 @@ def _check_comparable(asked: SearchScope) -> None:
 
 
 def _of_good_torch(asked: SearchScope, job: Job, forge: Forge) -> float:
-    """Return the good side as it is, on its own torch.
-
-    Raises what compiling or measuring it raises.
-    """
+    """Return the good side as it is, on its own torch. Raises what compiling or measuring it
+    raises."""
     variant = job.request.variant
     settings: Mapping[str, Any] = {**variant.env, **variant.options}
     space = replace(forge.space, variables=frozenset(variant.env))

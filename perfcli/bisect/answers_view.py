@@ -93,12 +93,7 @@ def _flip(found: NumericFlip, metric: SearchMetric) -> Iterator[str]:
         yield f"   not monotone: it falls again at {values}, so there may be other flips"
 
 
-_COUNTS = {
-    "spills": "spilled word",
-    "loads": "load",
-    "kernels": "kernel",
-    "registers": "register",
-}
+_COUNTS = {"spills": "spilled word", "loads": "load", "kernels": "kernel", "registers": "register"}
 """What is counted by metrics whose values have no unit."""
 MOST_NAMES = 8
 

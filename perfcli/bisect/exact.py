@@ -26,6 +26,10 @@ REMAINDER = 0.1
 of the difference decides each search: of two culprits the smaller one alone has less."""
 
 
+Judge = Callable[[Settings, str, bool], Answer]
+"""Answers for the settings of a variant, its class, and whether it is to be asked afresh."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Halfway:
     """Judges a value by the middle between two exact values, ``bad`` above ``good``."""
@@ -35,6 +39,10 @@ class _Halfway:
 
     def judge(self, value: float) -> Answer:
         return Answer("bad" if self.share(value) >= 0.5 else "good", value)
+
+    def judging(self, forge: Forge) -> Judge:
+        """Return what judges a class of code by an exact metric."""
+        return lambda settings, code, fresh: self.judge(forge.value(settings, code))
 
     def share(self, value: float) -> float:
         """Return 0 at the good end, 1 at the bad one."""
@@ -89,7 +97,7 @@ class Tests(Generic[K]):
 
     forge: Forge
     settings_of: Callable[[K], Settings]
-    answer_of: Callable[[Settings, str, bool], Answer]
+    answer_of: Judge
 
     def compile(self, wanted: Sequence[K]) -> Generator[tuple[K, Code], None, None]:
         for number, code in self.forge.arriving([self.settings_of(key) for key in wanted]):
@@ -119,10 +127,8 @@ def _run(
 
 
 def _ends(forge: Forge) -> tuple[str, str]:
-    """Return the classes of both ends, compiled at once.
-
-    Raises CompileFailed, naming the side, where one does not compile, Interrupted on Ctrl-C.
-    """
+    """Return the classes of both ends, compiled at once. Raises CompileFailed, naming the side,
+    where one does not compile, Interrupted on Ctrl-C."""
     space = forge.space
     sides = [space.settings(frozenset()), space.settings(space.everything)]
     try:
@@ -179,10 +185,7 @@ def _culprits_of(forge: Forge, known: Ends, limits: SearchLimits) -> Culprits:
 def _pass(
     forge: Forge, changes: Sequence[OptionChange], halfway: _Halfway, limits: SearchLimits
 ) -> Culprits:
-    def answer(settings: Settings, code: str, fresh: bool) -> Answer:
-        return halfway.judge(forge.value(settings, code))
-
-    tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
+    tests: Tests[Subset] = Tests(forge, forge.space.settings, halfway.judging(forge))
     return _run(find_culprits(changes), tests, limits)
 
 
@@ -253,11 +256,8 @@ def _flip(
             return forge.space.settings(frozenset({option.key}))
         return dict(sorted({**base, option.name: value}.items()))
 
-    def answer(settings: Settings, code: str, fresh: bool) -> Answer:
-        return halfway.judge(forge.value(settings, code))
-
     # One at a time: what is compiled beside it would be half wasted.
-    return _run(search, Tests(forge, settings, answer), limits, width=1)
+    return _run(search, Tests(forge, settings, halfway.judging(forge)), limits, width=1)
 
 
 # --- a catalogue -------------------------------------------------------------------------------
@@ -266,10 +266,8 @@ def _flip(
 def best_of(
     forge: Forge, direction: Direction, limits: SearchLimits, *, sums_only: bool = False
 ) -> Improvement:
-    """Return the best, or worst, set of a catalogue, searched as ``find_best`` says.
-
-    Raises CompileFailed where nothing compiles.
-    """
+    """Return the best, or worst, set of a catalogue, searched as ``find_best`` says. Raises
+    CompileFailed where nothing compiles."""
 
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
         value = forge.value(settings, code)

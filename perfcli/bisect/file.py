@@ -79,11 +79,9 @@ class Record:
 
 
 def _resume(reference: str, about: Identity) -> Record:
-    """Return the search with this id, or in this file.
-
-    Raises PerfcliError where there is none, or the file is something else, NotComparable where it
-    is of another identity, or a file that its variants imported was edited since.
-    """
+    """Return the search with this id, or in this file. Raises PerfcliError where there is none, or
+    the file is something else, NotComparable where it is of another identity, or a file that its
+    variants imported was edited since."""
     path = Path(reference)
     if not path.is_file():
         path = FOLDER / f"{reference}.json"

@@ -280,10 +280,8 @@ class Forge:
         return self.metric.name in self.known.values.get(code, {})
 
     def value(self, settings: Settings, code: str) -> float:
-        """Return the exact metric of a class.
-
-        Raises PerfcliError where it has none, CompileFailed where Triton refuses a kernel.
-        """
+        """Return the exact metric of a class. Raises PerfcliError where it has none, CompileFailed
+        where Triton refuses a kernel."""
         found = self.known.values.get(code, {}).get(self.metric.name)
         if found is not None:
             return found

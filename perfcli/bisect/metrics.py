@@ -56,10 +56,7 @@ METRICS = {
             "lower-bound", "lower_bound_seconds", "code", "the bytes at the target's bandwidth"
         ),
         SearchMetric(
-            "estimated-time",
-            "estimated_seconds",
-            "binary",
-            "all kernels of a step, without a GPU",
+            "estimated-time", "estimated_seconds", "binary", "all kernels of a step, without a GPU"
         ),
         SearchMetric(
             "peak-memory", "peak_memory_bytes", "memory", "measured on a GPU, else estimated"
@@ -79,10 +76,8 @@ _GPU_ONLY = ("spills", "registers", "swept", "lower-bound", "estimated-time", "d
 
 
 def _find(name: str, device: Device) -> SearchMetric:
-    """Return the metric that is meant.
-
-    Raises PerfcliError where there is none, or not for this device.
-    """
+    """Return the metric that is meant. Raises PerfcliError where there is none, or not for this
+    device."""
     metric = METRICS.get(_ALIASES.get(name, name))
     if metric is None:
         raise PerfcliError(f"no metric {name!r}: {suggestion(name, METRICS)}")
@@ -96,14 +91,10 @@ def _find(name: str, device: Device) -> SearchMetric:
 
 
 def _value_of(metric: SearchMetric, run: Run) -> float:
-    """Return an exact metric of a compiled variant.
-
-    Raises PerfcliError where it is not known.
-    """
+    """Return an exact metric of a compiled variant. Raises PerfcliError where it is not known."""
     value: float | None
     if metric.kind == "memory":
-        known = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
-        value = max(known, default=None)
+        value = run.peak_memory_bytes
     elif metric.is_estimated:
         value = _estimate(run)
     else:
@@ -124,9 +115,8 @@ def _estimate(run: Run) -> float:
     no constants."""
     step = estimate_step(run)
     if step is None:
-        target = run.target.name if run.target else run.device
         raise PerfcliError(
-            f"estimated-time is not known on {target}: no GPU like it was calibrated"
+            f"estimated-time is not known on {run.place}: no GPU like it was calibrated"
         )
     if vague := (*step.missing, *step.rough):
         raise PerfcliError(f"estimated-time is not known: {vague[0]}")

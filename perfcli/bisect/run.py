@@ -209,10 +209,8 @@ def generating(context: Context, record: Record) -> Iterator[Generator]:
 
 def find_culprits(question: Question, options: BisectOptions, context: Context) -> Bisection:
     """Search between two sides of one torch by a metric that needs no clock, and show nothing. Ask
-    the same again, and it goes on from what is known.
-
-    Raises PerfcliError for what the user got wrong, and what compiling raises.
-    """
+    the same again, and it goes on from what is known. Raises PerfcliError for what the user got
+    wrong, and what compiling raises."""
     device, _ = choose_device(question.device, question.target)
     metric = metrics._find(options.metric, device)
     plan = _plan(question, options, metric, context)
@@ -238,10 +236,8 @@ def _direction(options: BisectOptions) -> Direction | None:
 def _setting(
     question: Question, metric: SearchMetric, timing: MeasuringOptions, context: Context
 ) -> Setting | None:
-    """Return how to measure; None for metrics that need no device.
-
-    Raises PerfcliError where the metric needs one that is not there.
-    """
+    """Return how to measure; None for metrics that need no device. Raises PerfcliError where the
+    metric needs one that is not there."""
     if metric.kind not in ("time", "memory"):
         timing.refuse(f"{metric.name} is not measured on a device")
         return None

@@ -84,9 +84,7 @@ def _plan_catalogue(job: Job, metric: SearchMetric) -> _Plan:
     request = job.request
     catalogue = assignments.load_catalogue(job.interpreter.torch_dir)
     choices = performance.select_usable(
-        performance.for_torch(catalogue.entries),
-        request.device,
-        has_device=metric.kind == "time",
+        performance.for_torch(catalogue.entries), request.device, has_device=metric.kind == "time"
     )
     return _Plan(_check_differences(spaces.of_catalogue(choices, request.variant)), (job,))
 
@@ -117,7 +115,7 @@ class SearchScope:
 
 def write_title(question: Question, request: CompileRequest) -> str:
     """Return ``gqa-transformer · layers=3 · h100``."""
-    place = request.target.name if request.target else request.device
+    place = request.place
     preset = f"preset {question.preset}" if question.preset else ""
     given = " ".join([*question.params, *(f"--input {text}" for text in question.inputs)])
     return " · ".join(filter(None, [question.scenario, preset, given, place]))

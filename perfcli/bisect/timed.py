@@ -113,10 +113,8 @@ class Stopwatch:
         return floor.find_floor(self.setting.device, ()).inside
 
     def memory(self, settings: Settings) -> float:
-        """Return the peak bytes allocated in one warm step.
-
-        Raises PerfcliError where it is not known.
-        """
+        """Return the peak bytes allocated in one warm step. Raises PerfcliError where it is not
+        known."""
         job = self.job_of(settings)
         worker = self.place.start(self.setting.plan([job, job]).head, lambda phase: None)
         try:

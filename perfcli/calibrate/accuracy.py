@@ -52,10 +52,8 @@ class _Accuracy:
 
 def _check_run(run: Run, measurement: Measurement) -> tuple[_CheckedKernel, ...]:
     """Return each kernel that has an estimate and a measured time, the longest per step first.
-
-    Raises:
-        PerfcliError: the run has no estimate, or the measurement no times of its kernels.
-    """
+    Raises PerfcliError where the run has no estimate, or the measurement no times of its
+    kernels."""
     estimated = estimate_run(run)
     if all(kernel.estimate is None for kernel in estimated.kernels):
         raise PerfcliError(

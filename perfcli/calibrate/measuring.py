@@ -60,11 +60,8 @@ def _time_cases(
 ) -> tuple[list[_TimedCase], int]:
     """Return every case with its times, those of an earlier try included, and how many cases were
     left out because their work could not be counted. A case that can't be compiled is left out,
-    too.
-
-    Raises:
-        PerfcliError: the file with finished cases can't be written, or the worker failed.
-    """
+    too. Raises PerfcliError where the file with finished cases can't be written, or the worker
+    failed."""
     path = _find_times(target, interpreter)
     finished = {_name(each.case): each for each in read_finished(path, _TimedCase)}
     left = tuple(case for case in cases if _name(case) not in finished)
@@ -163,10 +160,8 @@ def _time_operators(
     report: _Report,
 ) -> tuple[list[TimedOperator], Mapping[str, float]]:
     """Return the calls of all cases with their times, those of an earlier try included, and what
-    the host needs of calls. What a worker dies of is left out.
-
-    Raises PerfcliError where the file with finished cases can't be written.
-    """
+    the host needs of calls. What a worker dies of is left out. Raises PerfcliError where the file
+    with finished cases can't be written."""
     path = find_finished("operators", target, interpreter, COUNTING)
     finished: dict[str, _OperatorTimes] = {}
     host: Mapping[str, float] = {}

@@ -59,13 +59,9 @@ class Calibrating:
 
 
 def calibrate_gpu(asked: Calibrating, json: Path | None, notes: Notes) -> None:
-    """Calibrate the first visible GPU and write the file.
-
-    Raises:
-        PerfcliError: there is no GPU, a scenario can't be compiled, too few kernels could be timed,
-            or a file can't be written.
-        Interrupted: by Ctrl-C; the message says that what is finished is kept.
-    """
+    """Calibrate the first visible GPU and write the file. Raises PerfcliError where there is no
+    GPU, a scenario can't be compiled, too few kernels could be timed, or a file can't be written.
+    Raises Interrupted by Ctrl-C; the message says that what is finished is kept."""
     if not targets.has_gpu():
         raise PerfcliError("no NVIDIA GPU found here to calibrate: it takes one to time kernels")
     target = targets.this_gpu()
@@ -161,11 +157,8 @@ def _fit(
 
 
 def check_estimates(reference: str, wanted: documents.Wanted, quiet: bool) -> None:
-    """Say how good the estimates of a stored run are, held against its newest measurement.
-
-    Raises:
-        PerfcliError: there is no such run, or no estimate or measurement of it.
-    """
+    """Say how good the estimates of a stored run are, held against its newest measurement. Raises
+    PerfcliError where there is no such run, or no estimate or measurement of it."""
     context = Context(Notes(quiet), written=wanted.places)
     run = load_stored(reference, context).run
     measurement = timings.find_measurement_of(run.id)

@@ -80,10 +80,8 @@ def _time_steps(
     report: Callable[[int, int], None],
 ) -> list[_TimedStep]:
     """Return the timed steps of these jobs, those of an earlier try included, which ``path`` keeps.
-    What can't be compiled or run, or does not fit into memory, is left out with a warning.
-
-    Raises PerfcliError where the file can't be written.
-    """
+    What can't be compiled or run, or does not fit into memory, is left out with a warning. Raises
+    PerfcliError where the file can't be written."""
     known = {each.fingerprint: each for each in read_finished(path, _TimedStep)}
     finished = {
         number: known[job.fingerprint]

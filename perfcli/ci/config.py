@@ -23,6 +23,7 @@ BUILDERS = ("scenario", "build", "make", "make_model")
 EXAMPLE = """\
 # An example that comes with perfcli; put a model of your own in its place: a function without
 # arguments that returns (module or function, inputs), or (module, inputs, "training").
+# {where}
 # scenario = {hint}
 name = "example"
 scenario = "rmsnorm"
@@ -81,9 +82,16 @@ def _fill_in(root: Path) -> str:
             check = FOUND.format(name=quote(units.printable(path.stem)), scenario=scenario)
             break
     else:
-        hint = candidates[0][0].as_posix() if candidates else "path/to/model.py"
-        check = EXAMPLE.format(hint=quote(f"{hint}:build"))
+        check = EXAMPLE.format(**_suggest(candidates[0][0] if candidates else None))
     return fill("config.toml", {"@CHECK@\n": check})
+
+
+def _suggest(path: Path | None) -> dict[str, str]:
+    """Return what to write where: the file has a module, and no function that builds it yet."""
+    name = path.as_posix() if path else "path/to/model.py"
+    file = units.printable(name) if path else "a file of yours"
+    where = f"Where {file} has no such function yet, write one, for example build(), and name it:"
+    return {"where": where, "hint": quote(f"{name}:build")}
 
 
 def _drop_prefix(text: str) -> str:

@@ -162,10 +162,8 @@ _KEPT = ("name", "scenario", "preset")
 
 
 def write_gpu_configuration(root: Path, configuration: Path) -> WrittenFile:
-    """Write it beside the configuration, which is there.
-
-    Raises PerfcliError where that can't be read.
-    """
+    """Write it beside the configuration, which is there. Raises PerfcliError where that can't be
+    read."""
     try:
         document = tomllib.loads((root / configuration).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -192,10 +190,8 @@ def _list_lines(check: dict[str, Any]) -> Iterator[str]:
 
 
 def _write_value(value: object) -> str:
-    """Return the value as TOML writes it, in a line.
-
-    Raises PerfcliError for what no check has: dates.
-    """
+    """Return the value as TOML writes it, in a line. Raises PerfcliError for what no check has:
+    dates."""
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{quote(k)} = {_write_value(v)}' for k, v in value.items())} }}"
     if isinstance(value, list):

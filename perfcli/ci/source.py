@@ -28,10 +28,8 @@ _WAYS = (
 
 
 def choose_source(given: str | None, root: Path) -> str:
-    """Return what CI gives to pip, with paths relative to the repository's root.
-
-    Raises PerfcliError where CI could not install it, or nobody knows where it is.
-    """
+    """Return what CI gives to pip, with paths relative to the repository's root. Raises
+    PerfcliError where CI could not install it, or nobody knows where it is."""
     if given is not None:
         return _check(given, root)
     found = _describe_installation(_read_direct_url(), root)

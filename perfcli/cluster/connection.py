@@ -45,9 +45,7 @@ class ClusterNode:
 
 def connect(cluster: Cluster) -> Any:
     """Return the module ``ray``, connected. A connection that is there already is used again.
-
-    Raises PerfcliError where Ray is not installed, and where no cluster answers at the address.
-    """
+    Raises PerfcliError where Ray is not installed, and where no cluster answers at the address."""
     try:
         import ray
     except ModuleNotFoundError:

@@ -14,14 +14,7 @@ from perfcli.fake import measuring
 from perfcli.interleave import alternating, environments
 from perfcli.interleave.pair import PairPlan
 from perfcli.machine.scratch import make_scratch
-from perfcli.model import (
-    CompileRequest,
-    Measurement,
-    MeasureRequest,
-    Prepared,
-    Round,
-    RoundKind,
-)
+from perfcli.model import CompileRequest, Measurement, MeasureRequest, Prepared, Round, RoundKind
 from perfcli.worker.live import Starter
 from perfcli.worker.roles import MeasuringWorker, Phase
 

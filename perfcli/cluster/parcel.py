@@ -51,10 +51,8 @@ def find_root(path: Path) -> Path:
 
 
 def pack(root: Path) -> Parcel:
-    """Return the files below a folder: in a repository those that git does not ignore.
-
-    Raises PerfcliError for more than ``MOST_BYTES``.
-    """
+    """Return the files below a folder: in a repository those that git does not ignore. Raises
+    PerfcliError for more than ``MOST_BYTES``."""
     held = io.BytesIO()
     total = 0
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:

@@ -187,10 +187,8 @@ def _report(
     quiet: bool,
     try_fixes: bool,
 ) -> int:
-    """Judge and report; return the exit code.
-
-    Raises Interrupted, after the report, where Ctrl-C ended the measurement before it was enough.
-    """
+    """Judge and report; return the exit code. Raises Interrupted, after the report, where Ctrl-C
+    ended the measurement before it was enough."""
     from perfcli.console import output
     from perfcli.diagnosis import judge
     from perfcli.diff.compare import list_overrides

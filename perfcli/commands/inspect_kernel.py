@@ -139,10 +139,8 @@ def inspect_kernel(
 
 
 def _choose(kernels: Sequence[KernelFacts], wanted: str) -> int:
-    """Return the number of the kernel that a number, name, part of a name or pattern means.
-
-    Raises PerfcliError if there is none, or more than one.
-    """
+    """Return the number of the kernel that a number, name, part of a name or pattern means. Raises
+    PerfcliError if there is none, or more than one."""
     if wanted.isdecimal():
         if int(wanted) < len(kernels):
             return int(wanted)

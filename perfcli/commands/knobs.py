@@ -25,10 +25,7 @@ def _show(
     pattern: str, torch: str, entries: Iterable[InductorOption], wanted: documents.Wanted
 ) -> None:
     """Print the options worth trying in this torch, or the details of the only one that matches.
-
-    Raises:
-        PerfcliError: No option of the list matches.
-    """
+    Raises PerfcliError where no option of the list matches."""
     from perfcli.options import performance
 
     known = {entry.name: entry for entry in entries}
@@ -51,11 +48,8 @@ def _show(
 
 
 def search(choices: Iterable[InstalledKnob], pattern: str) -> list[InstalledKnob]:
-    """Return the options whose name matches, or else those whose description does.
-
-    Raises:
-        PerfcliError: Nothing matches.
-    """
+    """Return the options whose name matches, or else those whose description does. Raises
+    PerfcliError where nothing matches."""
     from perfcli.errors import PerfcliError
     from perfcli.options import listing
 
@@ -105,7 +99,7 @@ def _details(torch: str, choice: InstalledKnob) -> str:
         "default": default_text(choice.entry),
         "try": _values(choice.values),
         "range": " to ".join(map(units.setting, knob.range or ())),
-        "with": " ".join(f"{n}={units.setting(v)}" for n, v in knob.only_with.items()),
+        "with": " ".join(units.settings(knob.only_with)),
         "changes": knob.acts,
         "alters": knob.alters,
         "on": DEVICES[knob.devices] + (", only with a device" if knob.needs_device else ""),

@@ -118,10 +118,8 @@ def noise(
 
 
 def _device(typed: str | None) -> str:
-    """Return the device to measure on.
-
-    Raises PerfcliError if it is a GPU and there is none: only compiling works without.
-    """
+    """Return the device to measure on. Raises PerfcliError if it is a GPU and there is none: only
+    compiling works without."""
     from perfcli.machine import targets
 
     if typed == "cuda" and not targets.has_gpu():
@@ -130,10 +128,8 @@ def _device(typed: str | None) -> str:
 
 
 def _measure(done: PairSeries, wanted: documents.Wanted, quiet: bool) -> int:
-    """Measure all pairs and report; return the exit code.
-
-    Raises Interrupted, and what the workers raise, after the report on what was measured.
-    """
+    """Measure all pairs and report; return the exit code. Raises Interrupted, and what the workers
+    raise, after the report on what was measured."""
     from perfcli.console import output
     from perfcli.noise import view
     from perfcli.noise.pairs import exit_code, prove_floor

@@ -60,8 +60,8 @@ def report(
     wanted = documents.Wanted(markdown, html, junit, sarif, github, csv=csv, parquet=parquet)
     if not wanted.named and not github:
         raise PerfcliError(
-            "nothing to write: name a file with --html, --markdown, --junit, --sarif or --csv "
-            "(perfcli compare shows two runs here, perfcli explain one)"
+            "nothing to write: name a file with --html, --markdown, --junit, --sarif, --csv or "
+            "--parquet, or give --github (perfcli compare shows two runs here, perfcli explain one)"
         )
     check_allowed(allow or ())
     documents.check(wanted)
@@ -132,7 +132,7 @@ def _judge_pair(
 def _name(pair: Pair) -> str:
     """Return what tells one head from the others: scenario, target and variant."""
     run = pair.head.run
-    where = run.target.name if run.target else run.device
+    where = run.place
     return f"{run.scenario}@{where} {run.variant.name}".strip()
 
 

@@ -161,7 +161,7 @@ def _told_parameters(header: Header) -> list[str]:
     text: ``rows=128 columns=2048``."""
     usual = _defaults(header.scenario)
     told = [
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        f"{name}={units.parameter(value)}"
         for name, value in header.params.items()
         if name not in usual or usual[name] != value
     ]

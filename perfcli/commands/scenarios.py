@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfcli import units
 from perfcli.commands import _arguments as args
 from perfcli.console import documents
 from perfcli.frames.table import Column, Table, joined
@@ -87,14 +88,15 @@ def _detail(scenario: Scenario) -> RenderableType:
     for title in ("parameter", "default", "", *scenario.presets):
         parameters.add_column(title)
     for name, parameter in scenario.parameters.items():
-        choices = f"one of {', '.join(map(_show, parameter.choices))}" if parameter.choices else ""
+        choices = ", ".join(map(units.parameter, parameter.choices))
+        choices = choices and f"one of {choices}"
         about = " · ".join(part for part in (parameter.help, choices) if part)
         values = (scenario.presets[preset].get(name) for preset in scenario.presets)
         parameters.add_row(
             Text(public(name)),
-            Text(_show(parameter.default)),
+            Text(units.parameter(parameter.default)),
             Text(about),
-            *(Text("" if value is None else _show(value)) for value in values),
+            *(Text("" if value is None else units.parameter(value)) for value in values),
         )
     lines = [Text(scenario.name, style="bold"), Text(scenario.question), Text("")]
     closing = [Text("")]
@@ -109,16 +111,12 @@ def _detail(scenario: Scenario) -> RenderableType:
 def _promise(expected: Expectation) -> str:
     """Return ``full rows=4 for h100: raises PC201 (perfcli rules CODE)``."""
     settings = {**expected.params, **expected.options}
-    how = [f"{name}={_show(value)}" for name, value in settings.items()]
+    how = [f"{name}={units.parameter(value)}" for name, value in settings.items()]
     how += ["dynamic shapes"] if expected.dynamic else []
     how += [f"for {expected.target}"]
     against = " against the default" if expected.compared else ""
     raises = ", ".join(expected.codes) or "nothing"
     return f"{expected.preset} {' '.join(how)}{against}: raises {raises} (perfcli rules CODE)"
-
-
-def _show(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,9 @@ PARAMETERS: Table[_Setting] = Table(
     (
         Column("parameter", "text", "its name", lambda row: row.name),
         Column("preset", "text", "the preset; of a default none", lambda row: row.preset or None),
-        Column("value", "text", "the value, as it is typed", lambda row: _show(row.value)),
+        Column(
+            "value", "text", "the value, as it is typed", lambda row: units.parameter(row.value)
+        ),
         Column("help", "text", "what it is", lambda row: row.scenario.parameters[row.name].help),
     ),
 )

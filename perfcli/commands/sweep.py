@@ -150,9 +150,9 @@ def sweep(
 
 def _render(swept: Sweep) -> str:
     from perfcli.loading import registry
-    from perfcli.model import SweepDocument
+    from perfcli.model import Document
 
-    return registry.load_declared("reports", "sweep", SweepDocument).render(swept)
+    return registry.load_declared("reports", "sweep", Document).render(swept)
 
 
 def _split(text: str | None) -> tuple[str, ...]:

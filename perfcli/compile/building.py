@@ -85,10 +85,8 @@ class Built:
 
 def build(request: CompileRequest, mode: Any, calls: CompileCalls | None = None) -> Built:
     """Return the request's workload with fake tensors of ``mode`` (a ``FakeTensorMode``). ``calls``
-    are what the caller watches ``torch.compile`` with already.
-
-    Raises ``UserCodeFailed`` with the user's traceback, or ``PerfcliError`` for bad parameters.
-    """
+    are what the caller watches ``torch.compile`` with already. Raises ``UserCodeFailed`` with the
+    user's traceback, or ``PerfcliError`` for bad parameters."""
     import torch
 
     device = torch.device(request.device)

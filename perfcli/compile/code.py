@@ -15,7 +15,6 @@ from perfcli.compile.branching import Alone, Branches
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.capture.collecting import Report
 from perfcli.compile.capture.definition import Definition, read_definition, strip_comments
-from perfcli.compile.importing import collecting_rarely
 from perfcli.compile.session import Session, finish, trace, trace_script
 from perfcli.compile.stand_in.decisions import Assumptions
 from perfcli.model import CompileRequest, Generated, Workload
@@ -44,7 +43,7 @@ def generate(
     sources = _Sources()
     try:
         # The engine's threads would not survive a fork.
-        with collecting_rarely(), reads.watch_reads(branches.before) as watched:
+        with reads.watch_reads(branches.before) as watched:
             with session.phase("trace"), torch.autograd.set_multithreading_enabled(False):
                 follow = trace_script if request.script else trace
                 capture, built, traced = follow(session, sources)
@@ -80,6 +79,9 @@ class _Sources:
     """Stands in for ``pool.KernelPool`` with what sources say and no binaries."""
 
     def submit(self, definition: Definition) -> None:
+        """Begin nothing."""
+
+    def begin(self) -> None:
         """Begin nothing."""
 
     def done(self) -> int:

@@ -29,11 +29,8 @@ _GIVEN: ContextVar[GivenRequest] = ContextVar("given")
 
 def compile_given(given: GivenRequest, keep: tuple[Any, ...], report: Report) -> Bundle:
     """Compile the request as ``session.compile_request`` does, where ``session.import_torch``
-    returned ``keep``; call it once per process.
-
-    Raises UserCodeFailed where what was packed can't be unpacked here, CompileFailed, or another
-    PerfcliError.
-    """
+    returned ``keep``; call it once per process. Raises UserCodeFailed where what was packed can't
+    be unpacked here, CompileFailed, or another PerfcliError."""
     request = given.compile
     set_options(request.variant.options)
     sys.path[:] = given.path
@@ -181,17 +178,3 @@ def triton_kernel(function: Any, settings: Mapping[str, Any]) -> Any:
     import triton
 
     return triton.jit(function, **settings)
-
-
-__all__ = [
-    "attribute",
-    "compile_given",
-    "device",
-    "fill",
-    "module",
-    "namespace",
-    "operator",
-    "same",
-    "tensor",
-    "triton_kernel",
-]

@@ -91,10 +91,8 @@ def call_again(
     request: CompileRequest, traced: tracing.Traced, capture: Capture, mode: Any, assumed: Any
 ) -> Recompilations:
     """Call the model that was compiled for the request's own sizes with those of
-    ``request.varied``, and return what Dynamo compiled for each. ``capture`` stays as it is.
-
-    Raises UserCodeFailed, with the sizes, where the model refuses them.
-    """
+    ``request.varied``, and return what Dynamo compiled for each. ``capture`` stays as it is. Raises
+    UserCodeFailed, with the sizes, where the model refuses them."""
     import torch._dynamo.config as dynamo
 
     names: _Names = {}

@@ -28,7 +28,7 @@ from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
 from perfcli.compile.capture.collecting import STOPPED, Report, collect
 from perfcli.compile.capture.selections import list_selections
-from perfcli.compile.importing import import_inductor
+from perfcli.compile.importing import collecting_rarely, import_inductor
 from perfcli.compile.opened_files import OpenedFiles
 from perfcli.compile.processor import Processor, read_processor
 from perfcli.compile.stand_in import shim
@@ -170,10 +170,8 @@ def compile_request(
     request: CompileRequest, report: Report, told: Callable[[str], None] = print
 ) -> Bundle:
     """Compile the request and return its run with the packed texts. ``told`` hears what takes long;
-    what a worker prints is its log.
-
-    Raises ``UserCodeFailed``, ``CompileFailed``, or another ``PerfcliError``.
-    """
+    what a worker prints is its log. Raises ``UserCodeFailed``, ``CompileFailed``, or another
+    ``PerfcliError``."""
     session = Session(request, report, told)
     return _compile_on_device(session) if request.on_device else _compile_offline(session)
 
@@ -211,6 +209,7 @@ def _compile_on_device(session: Session) -> Bundle:
             capture, built, traced = _run_script_here(session)
         else:
             capture, built, traced = on_device.trace(session.request)
+    traced = replace(traced, eager_operators=None)  # counted where fake tensors are used
     return finish(session, capture, built, traced, on_device.DriverFacts())
 
 
@@ -223,7 +222,12 @@ def finish(session: Session, capture: Capture, built: Any, traced: Any, pool: An
     ]
     session.notes += [f"{name}: {note}" for name, note in slow]
     run = _run(session, capture, built, kernels)
-    run = replace(run, graph_breaks=traced.graph_breaks, break_places=traced.break_places)
+    run = replace(
+        run,
+        graph_breaks=traced.graph_breaks,
+        break_places=traced.break_places,
+        eager_operators=traced.eager_operators if session.request.device == "cuda" else None,
+    )
     return Bundle(run, blobs)
 
 
@@ -294,12 +298,13 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     before = read_processor() if session.explains else None
     calls, assumptions = CompileCalls(), Assumptions()
     on_kernel = partial(_submit, session, pool)
-    capture = Capture(on_kernel, finds_obstacles=session.explains, on_graph=calls.add_graph)
+    capture = Capture(on_kernel, calls.add_graph, pool.begin, finds_obstacles=session.explains)
     mode = make_counting_mode(capture.eager)(allow_non_fake_inputs=True)
     group.install(session.request.world, begins=True, mode=mode, capture=capture)
-    with watch_compile(calls):
+    with watch_compile(calls), collecting_rarely():
         built = session.build(mode) if session.build else build(session.request, mode, calls)
         capture.call_order.clear()  # of collectives of the building
+        capture.eager.clear()  # and of its operators
         _prepare_step(session, pool, mode, assumptions)
         with _naming_inputs(session.request):
             traced = tracing.trace_offline(
@@ -346,12 +351,13 @@ def trace_script(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     before = read_processor()
     assumptions = Assumptions()
     known = KnownValues(assumptions)
-    capture = Capture(partial(_submit, session, pool))
+    capture = Capture(partial(_submit, session, pool), on_code=pool.begin)
     mode = make_mode(known, capture.eager)
     if session.request.world > 1:
         group.install(session.request.world, begins=False, mode=mode, capture=capture)
     _prepare_step(session, pool, mode, assumptions)
-    ran = run.run_offline(session.request, capture, mode, known)
+    with collecting_rarely():
+        ran = run.run_offline(session.request, capture, mode, known)
     session.note_work(before, capture)
     session.recompilations = recompiling.call_again(
         session.request, ran.traced, capture, mode, assumptions

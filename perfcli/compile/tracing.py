@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture, CapturedGraph
-from perfcli.compile.capture.eager_operators import describe_eager
+from perfcli.compile.capture.eager_operators import EagerOperator, describe_eager
 from perfcli.compile.capture.graph_breaks import HEADLINE, count_breaks, watch_breaks
 from perfcli.compile.own_compile import holds_compiled
 from perfcli.compile.patches import installed
@@ -29,6 +30,7 @@ class Traced:
     graph_breaks: Mapping[str, int]
     notes: tuple[str, ...]
     break_places: Mapping[str, tuple[BreakPlace, ...]] = field(default_factory=dict)
+    eager_operators: int | None = None
     compiled: Any = None
     """What ``torch.compile`` returned, to call it with other sizes."""
 
@@ -98,11 +100,8 @@ def trace_offline(
     workload: Workload, mode: Any, capture: Capture, dynamic: bool, assumptions: Assumptions
 ) -> Traced:
     """Compile and call the workload with fake tensors of ``mode``; fill ``capture``, and
-    ``assumptions`` where a graph returns a number.
-
-    Raises ``CompileFailed`` where Inductor fails (naming the graph) and ``UserCodeFailed`` where
-    the model itself does.
-    """
+    ``assumptions`` where a graph returns a number. Raises ``CompileFailed`` where Inductor fails
+    (naming the graph) and ``UserCodeFailed`` where the model itself does."""
     with hook_inductor(capture, make_finish(mode, capture, assumptions)), mode:
         return run(workload, capture, dynamic, lambda out: backward(out))
 
@@ -134,8 +133,15 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     counters = torch._dynamo.utils.counters
     counters.clear()
     compiled = compile_call(workload, dynamic)
+    before_backward: int | None = None
+
+    def go_back(result: Any) -> None:
+        nonlocal before_backward
+        before_backward = len(capture.eager)
+        back(result)
+
     with watch_breaks() as places:
-        call_compiled(workload, compiled, capture, back)
+        call_compiled(workload, compiled, capture, go_back)
         notes, breaks = list_notes(counters), count_breaks(counters)
         notes += () if capture.graphs else _name_wrapped(workload.call)
         if workload.mode == "step":
@@ -146,9 +152,23 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
             both = count_breaks(counters)
             breaks = {why: max(n := breaks.get(why, 0), both[why] - n) for why in both}
             notes += capture.keep_calls(capture.call_order[called:])
-            notes += describe_eager(capture.eager)
+            eager: Sequence[EagerOperator] = capture.eager
+        else:
+            eager = _select_eager(capture.eager, before_backward)
     found = {reason: tuple(where) for reason, where in places.items()}
-    return Traced(breaks, notes, found, compiled)
+    return Traced(breaks, notes + describe_eager(eager), found, len(eager), compiled)
+
+
+def _select_eager(
+    found: Sequence[EagerOperator], before_backward: int | None = None
+) -> Sequence[EagerOperator]:
+    """Return the operators that the model runs outside of graphs: of the backward those of what ran
+    so in the forward pass, without the gradients that it begins with, which are perfcli's own."""
+    if before_backward is None:
+        return found
+    backward = found[before_backward:] if before_backward else ()
+    ours = itertools.takewhile(lambda each: each.name.startswith("aten.ones_like"), backward)
+    return (*found[:before_backward], *backward[len(list(ours)) :])
 
 
 def compile_call(workload: Workload, dynamic: bool) -> Any:
@@ -284,6 +304,7 @@ def attribute_failure(error: Exception, capture: Capture) -> Exception:
     )
 
 
+_TWO_DEVICES = re.compile(r"[Tt]ensor device mismatch|two different devices|on the same device")
 _NO_SHAPE = re.compile(r"no fake impl registered for <CustomOpDef\(([\w:.]+)\)>")
 
 
@@ -296,6 +317,12 @@ def _name_unfollowed(error: Exception) -> str:
             f"the operator {found[1]} does not say the shape of its result, which torch.compile "
             f'needs: put @torch.library.register_fake("{found[1]}") above a function with the same '
             "arguments that returns torch.empty_like(x), or what fits"
+        )
+    if _TWO_DEVICES.search(text):
+        return (
+            "the model failed while it was traced: it mixes tensors of the device with tensors on "
+            "the CPU; give device=x.device to what it makes while it runs, such as "
+            "torch.zeros(n) or torch.arange(n)"
         )
     if "create_graph" in text or "does not currently support double backward" in text:
         return (

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
@@ -16,8 +17,7 @@ import typer
 from perfcli import units
 from perfcli.console import output
 from perfcli.errors import PerfcliError
-from perfcli.frames.table import Row, Table
-from perfcli.frames.writing import check_parquet, render_csv, render_parquet
+from perfcli.frames.table import Row, Table, check_parquet, render_csv, render_parquet
 from perfcli.model import Document, Judgement
 from perfcli.storing.whole import spare
 
@@ -91,16 +91,14 @@ Sarif: TypeAlias = Annotated[
     typer.Option("--sarif", metavar="FILE", help="Also write SARIF 2.1.0 for code scanning."),
 ]
 Github: TypeAlias = Annotated[
-    bool,
-    typer.Option("--github", help="In GitHub Actions: write a step summary, and annotations."),
+    bool, typer.Option("--github", help="In GitHub Actions: write a step summary, and annotations.")
 ]
 Csv: TypeAlias = Annotated[
     Path | None,
     typer.Option("--csv", metavar="FILE", help="Also write the table as CSV; - is stdout."),
 ]
 Parquet: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--parquet", metavar="FILE", help="Also write the table as Parquet."),
+    Path | None, typer.Option("--parquet", metavar="FILE", help="Also write the table as Parquet.")
 ]
 
 STDOUT = output.STDOUT
@@ -124,19 +122,15 @@ class Wanted:
     @property
     def files(self) -> dict[str, Path]:
         """Map each wanted format but JSON to its file."""
-        given = (
-            ("markdown", self.markdown),
-            ("html", self.html),
-            ("junit", self.junit),
-            ("sarif", self.sarif),
-        )
-        return {name: path for name, path in given if path is not None}
+        return self._find("markdown", "html", "junit", "sarif")
 
     @property
     def named(self) -> dict[str, Path]:
         """Map each wanted format to its file."""
-        others = (("json", self.json), ("csv", self.csv), ("parquet", self.parquet))
-        return {**self.files, **{name: path for name, path in others if path}}
+        return {**self.files, **self._find("json", "csv", "parquet")}
+
+    def _find(self, *names: str) -> dict[str, Path]:
+        return {name: path for name in names if (path := getattr(self, name)) is not None}
 
     @property
     def places(self) -> dict[Path, str]:
@@ -223,19 +217,15 @@ def _list_steps(
     def annotate() -> None:
         wanted.stream.write(render_document("annotations", judgement))
 
-    def writes(name: str, path: Path) -> Callable[[], object]:
-        return lambda: _write_file(name, path, judgement)
-
     for name, path in wanted.files.items():
-        yield writes(name, path)
+        yield partial(_write_file, name, path, judgement)
     if wanted.github:
         yield summarize
         yield annotate
 
 
 def _write_file(name: str, path: Path, judgement: Judgement) -> None:
-    text = render_document(name, judgement)
-    output.write_text(text, path)
+    output.write_text(render_document(name, judgement), path)
 
 
 def show(view: RenderableType, wanted: Wanted) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import rich.progress
     from rich.live import Live
 
-    from perfcli.worker.roles import Progress
+    from perfcli.worker.roles import Phase, Progress
 
 # Nobody wants a bar that flashes by.
 PATIENCE_SECONDS = 2.0
@@ -158,6 +158,12 @@ class Reporter(LiveDisplay):
         elif now >= pace.next_said:
             pace.put_off(now)
             self._notes.say(f"{text} ({units.seconds(now - self._started)})")
+
+    def count(self, phase: Phase, text: str) -> Callable[[int, int], None]:
+        """Return what shows how many things of the only request are done, and of how many."""
+        from perfcli.worker.roles import Progress
+
+        return lambda done, total: self(Progress(0, phase, done, total, text))
 
     def _show_bar(self, event: Progress, text: str) -> None:
         if self._bar is None:

@@ -160,10 +160,8 @@ def check_writable(path: Path | None) -> None:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a text to a file, whole or not at all, or to stdout.
-
-    Raises PerfcliError if the file can't be written.
-    """
+    """Write a text to a file, whole or not at all, or to stdout. Raises PerfcliError if the file
+    can't be written."""
     if path == STDOUT:
         sys.stdout.write(text)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -23,11 +22,9 @@ ASPECTS = ("scenario", "params", "mode", "device", "target", "dynamic")
 
 
 def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
-    """Compare two runs of the same question, and conclude from counts and estimates alone.
-
-    Raises NotComparable when they differ in an aspect that is not in ``allow``, PerfcliError when
-    there is nothing to compare.
-    """
+    """Compare two runs of the same question, and conclude from counts and estimates alone. Raises
+    NotComparable when they differ in an aspect that is not in ``allow``, PerfcliError when there is
+    nothing to compare."""
     return conclude(gather_evidence(base, head, allow))
 
 
@@ -35,10 +32,8 @@ def gather_evidence(
     base: Run, head: Run, allow: Collection[str] = (), typed: Collection[str] = ()
 ) -> Comparison:
     """Return all that two runs tell, without a verdict: for whoever adds times or findings first.
-    ``typed``: aspects that were typed to differ, of which nothing is said.
-
-    Raises NotComparable and PerfcliError as ``compare`` does.
-    """
+    ``typed``: aspects that were typed to differ, of which nothing is said. Raises NotComparable and
+    PerfcliError as ``compare`` does."""
     check_allowed(allow)
     _check_aspects(base, head, (*allow, *typed))
     traced = base.observed is not None and head.observed is not None
@@ -62,13 +57,7 @@ def gather_evidence(
 def _group_kernels(base: Run, head: Run) -> tuple[KernelGroup, ...]:
     """Return the groups of kernels that were matched, with what changed in each."""
     return tuple(
-        KernelGroup(
-            found,
-            changes(
-                [base.kernels[index] for index in found.base],
-                [head.kernels[index] for index in found.head],
-            ),
-        )
+        KernelGroup(found, changes(*found.select(base, head)))
         for found in match(base.kernels, head.kernels, _nodes_agree(base, head))
     )
 
@@ -206,7 +195,7 @@ _LISTED_OPERATORS = 3
 def _find_besides(base: Run, head: Run) -> tuple[str, ...]:
     """Return ``extern calls 43 → 42 (aten.mm −1)``, ``graph breaks 0 → 3``."""
     found = []
-    ours, theirs = (_extern_calls(run) for run in (base, head))
+    ours, theirs = (run.count_externs() for run in (base, head))
     moved = {op: theirs[op] - ours[op] for op in {**ours, **theirs} if theirs[op] != ours[op]}
     if moved:
         listed = [f"{op} {units.signed(units.count, n)}" for op, n in moved.items()]
@@ -221,10 +210,3 @@ def _find_besides(base: Run, head: Run) -> tuple[str, ...]:
     if base.graph_breaks != head.graph_breaks:
         found.append(f"graph breaks {breaks[0]} → {breaks[1]}")
     return tuple(found)
-
-
-def _extern_calls(run: Run) -> Counter[str]:
-    calls: Counter[str] = Counter()
-    for extern in run.externs:
-        calls[extern.op] += extern.count
-    return calls

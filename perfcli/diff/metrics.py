@@ -171,9 +171,10 @@ UNRECORDED = "obstacles_to_cuda_graphs"
 
 def totals(base: Run, head: Run) -> tuple[Change, ...]:
     """Return the metrics of all kernels, then those that only a whole run has."""
+    ours, theirs = (run.count_externs().total() for run in (base, head))
     whole = (
         _compare_peaks(base, head),
-        _change("extern_calls", _extern_calls(base), _extern_calls(head)),
+        _change("extern_calls", ours, theirs),
         _change("graphs", len(base.graphs), len(head.graphs)),
         _change("graph_breaks", _graph_breaks(base), _graph_breaks(head)),
         _change("recompilations", _count_recompilations(base), _count_recompilations(head)),
@@ -182,10 +183,6 @@ def totals(base: Run, head: Run) -> tuple[Change, ...]:
     known = [c for c in whole if not (c.base is None and c.head is None)]
     of_kernels = [c for c in changes(base.kernels, head.kernels) if c.metric != "occupancy"]
     return (*of_kernels, *known)
-
-
-def _extern_calls(run: Run) -> int:
-    return sum(extern.count for extern in run.externs)
 
 
 def _graph_breaks(run: Run) -> int:
@@ -227,7 +224,7 @@ def _compare_peaks(base: Run, head: Run) -> Change:
     name, ours, theirs = "peak_memory_bytes", _observed_peak(base), _observed_peak(head)
     if ours is not None and theirs is not None:
         return _change(name, ours, theirs)
-    ours, theirs = _peak_memory(base), _peak_memory(head)
+    ours, theirs = base.peak_memory_bytes, head.peak_memory_bytes
     alike = base.environment.torch == head.environment.torch  # releases count differently
     sure = alike and len(base.graphs) == len(head.graphs)
     if alike and len(base.graphs) > len(head.graphs) and _is_whole(head):
@@ -246,11 +243,6 @@ def _is_whole(run: Run) -> bool:
     step = (["backward", "forward"],) if run.mode == "training" else (["forward"], ["inference"])
     known = all(graph.peak_memory_bytes is not None for graph in run.graphs)
     return directions in step and known and not run.graph_breaks and not run.eager_notes
-
-
-def _peak_memory(run: Run) -> Value:
-    peaks = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
-    return max(peaks, default=None)
 
 
 def _change(

@@ -73,10 +73,8 @@ class FakePlan:
 
 
 def parse(text: str) -> FakePlan | None:
-    """Return what a plan says of measuring; None: it says nothing, do not measure.
-
-    Raises PerfcliError for a part that it does not know.
-    """
+    """Return what a plan says of measuring; None: it says nothing, do not measure. Raises
+    PerfcliError for a part that it does not know."""
     _, marked, parts = text.partition(";")
     if not marked:
         return None
@@ -266,7 +264,7 @@ def _times(run: Run, step: float) -> Iterator[float]:
     step takes more or less is up to the first kernel that sums, which options change."""
     kernels = {(kernel.graph, kernel.name): kernel for kernel in run.kernels}
     launched = [kernels[launch.graph, launch.name] for launch in run.launches]
-    externs = sum(extern.count for extern in run.externs)
+    externs = run.count_externs().total()
     own = [_own_seconds(kernel) for kernel in launched]
     extern = EXTERN_SECONDS if own else step / max(externs, 1)
     blamed = next((n for n, kernel in enumerate(launched) if "sum" in kernel.name), None)

@@ -90,8 +90,7 @@ KERNELS: Table[Numbered] = Table(
             *(lambda row: row.facts.bytes_written, "B"),
         ),
         Column(
-            *("bytes_moved", "count", "read and written"),
-            *(lambda row: row.facts.bytes_moved, "B"),
+            *("bytes_moved", "count", "read and written"), *(lambda row: row.facts.bytes_moved, "B")
         ),
         Column(
             *("bytes_swept", "count", "bytes if every sweep over a buffer goes to memory"),
@@ -140,8 +139,7 @@ FINDINGS: Table[Finding] = Table(
         ),
         Column("advice", "text", "what to do", lambda row: row.advice),
         Column(
-            *("proven", "flag", "whether a cure was compiled and helps"),
-            lambda row: row.proven,
+            *("proven", "flag", "whether a cure was compiled and helps"), lambda row: row.proven
         ),
         Column(
             *("location", "text", "line of the model"),

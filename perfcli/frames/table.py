@@ -1,10 +1,15 @@
-"""Declares tables: columns with their types, units and meanings, and how a row's value is read."""
+"""Declares tables: columns with their types, units and meanings, how a row's value is
+read, and the table as a frame of pandas, CSV or Parquet."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Generic, Literal, TypeVar
+
+from perfcli.errors import PerfcliError
 
 Row = TypeVar("Row")
 Kind = Literal["text", "count", "number", "flag", "time"]
@@ -67,3 +72,23 @@ class Table(Generic[Row]):
 def joined(values: Iterable[object]) -> str:
     """Return several values as one text."""
     return ", ".join(map(str, values))
+
+
+def check_parquet() -> None:
+    """Raise PerfcliError if Parquet can't be written here."""
+    if find_spec("pyarrow") is None:
+        raise PerfcliError("--parquet needs pyarrow: pip install pyarrow, or use --csv")
+
+
+def render_csv(table: Table[Row], rows: Iterable[Row]) -> str:
+    """Return CSV with a line of names; what is not known is empty."""
+    text: str = table.to_frame(rows).to_csv(lineterminator="\n")
+    return text
+
+
+def render_parquet(table: Table[Row], rows: Iterable[Row]) -> bytes:
+    """Return the bytes of a Parquet file. Raises PerfcliError where pyarrow is missing."""
+    check_parquet()
+    held = io.BytesIO()
+    table.to_frame(rows).to_parquet(held, engine="pyarrow")
+    return held.getvalue()

@@ -252,10 +252,8 @@ class Wish:
 
 @contextmanager
 def base_of(wish: Wish, order: GateRequest) -> Iterator[CompareCheck]:
-    """Yield what compares a check with its base.
-
-    Raises PerfcliError and NotComparable where there is no base at all.
-    """
+    """Yield what compares a check with its base. Raises PerfcliError and NotComparable where there
+    is no base at all."""
     if not wish.pair:
         yield _with_baseline(order)
         return

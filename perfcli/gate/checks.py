@@ -65,10 +65,8 @@ def _device_of(table: SettingsTable) -> str | None:
 
 
 def _compiled_for(table: SettingsTable) -> tuple[tuple[str, ...], str | None]:
-    """Return the targets of a table, or its device.
-
-    Raises PerfcliError where both are given: one of them would be dropped.
-    """
+    """Return the targets of a table, or its device. Raises PerfcliError where both are given: one
+    of them would be dropped."""
     both = [name for name in ("target", "targets") if name in table.values]
     found = [table.texts(name) for name in ("target", "targets")]
     if len(both) > 1:

@@ -47,9 +47,7 @@ def _shown(path: Path) -> Path:
 
 def chosen(config: Config, names: Sequence[str]) -> list[Check]:
     """Return the checks of these names, with or without their target; all where none is named.
-
-    Raises PerfcliError for a name that none has.
-    """
+    Raises PerfcliError for a name that none has."""
     if not names:
         return list(config.checks)
     found = []
@@ -82,7 +80,7 @@ def _asked(config: Config, check: Check) -> tuple[Question, Side]:
     is_module = reference.script is not None and reference.script.module
     question = Question(
         scenario=reference.text,
-        params=tuple(f"{name}={_text(value)}" for name, value in check.params.items()),
+        params=tuple(f"{name}={units.parameter(value)}" for name, value in check.params.items()),
         preset=check.preset,
         target=check.target,
         device=check.device,
@@ -100,7 +98,7 @@ def _assign(folder: Path, options: Mapping[str, OptionValue] | str) -> tuple[str
         if not files.is_file(options):
             raise PerfcliError(f"options is a table, or a file that ends in .toml, not {options!r}")
         return (str(folder / options),)
-    return tuple(f"{name}={units.setting(value)}" for name, value in options.items())
+    return units.settings(options)
 
 
 def _read_here(folder: Path, text: str) -> Reference:
@@ -114,10 +112,6 @@ def _read_here(folder: Path, text: str) -> Reference:
             f"@{found.revision} (perfcli gate --base-rev {found.revision} compares with it)"
         )
     return found.move(os.path.relpath(folder / found.path)) if found.path else found
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def compile_head(config: Config, check: Check, context: Context) -> Obtained:

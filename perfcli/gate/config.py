@@ -49,10 +49,8 @@ class Config:
 
 
 def _find(folder: Path) -> Path:
-    """Return the configuration of a folder: of the nearest above it that has one.
-
-    Raises PerfcliError, with what to write, where there is none.
-    """
+    """Return the configuration of a folder: of the nearest above it that has one. Raises
+    PerfcliError, with what to write, where there is none."""
     for each in (folder, *folder.parents):
         own, project = (each / name for name in FILES)
         if own.is_file():
@@ -68,9 +66,7 @@ def _find(folder: Path) -> Path:
 
 def _read(path: Path, codes: Collection[str] = ()) -> Config:
     """Return the configuration in a file. ``codes``: of the rules, which exceptions may name.
-
-    Raises PerfcliError for a file that can't be read, unknown keys and metrics, wrong types.
-    """
+    Raises PerfcliError for a file that can't be read, unknown keys and metrics, wrong types."""
     document = read_toml(path)
     where = path.name
     if path.name == "pyproject.toml":

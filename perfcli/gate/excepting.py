@@ -67,7 +67,8 @@ def _added(
         return
     for group in comparison.groups:
         change = limits.of_group(comparison, group, metric)
-        names = [kernel.name for kernel in limits._members(comparison, group)[1]]
+        _, head = group.match.select(comparison.base, comparison.head)
+        names = [kernel.name for kernel in head]
         if change is None or not names:
             continue
         added = (change.head or 0.0) - (change.base or 0.0)

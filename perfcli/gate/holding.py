@@ -142,10 +142,7 @@ _VECTORS = ("vector_loads", "vector_stores")
 
 
 def _held(
-    comparison: Comparison,
-    limit: Limit,
-    allowances: Sequence[Allowance],
-    least_share: float = 0.0,
+    comparison: Comparison, limit: Limit, allowances: Sequence[Allowance], least_share: float = 0.0
 ) -> Iterator[LimitResult]:
     """Return one result for a total; for each group of kernels that a pattern means, one for its
     growth and one for ``most``; none where neither side knows the metric. ``least_share``: of the
@@ -246,8 +243,8 @@ def _alone(limit: Limit) -> Iterator[Limit]:
 def _means(comparison: Comparison, group: KernelGroup, pattern: str, least_share: float) -> bool:
     if least_share and _share(comparison, group) < least_share:
         return False
-    kernels = [k for side in limits._members(comparison, group) for k in side]
-    return any(_named(pattern, kernel.name) for kernel in kernels)
+    base, head = group.match.select(comparison.base, comparison.head)
+    return any(_named(pattern, kernel.name) for kernel in (*base, *head))
 
 
 def _share(comparison: Comparison, group: KernelGroup) -> float:
@@ -275,7 +272,8 @@ def _of_group(
     kernel = pick_kernel(group, comparison.base, comparison.head)
     result = replace(_result(limit, change), group=number, kernel=kernel)
     result = replace(result, text=f"{kernel}: {result.text}")
-    names = [k.name for k in limits._members(comparison, group)[1]]
+    _, head = group.match.select(comparison.base, comparison.head)
+    names = [k.name for k in head]
     cover = [a for a in allowances if _covers(a, limit.metric, names, result.head)]
     if result.state == "broken" and cover:
         result = replace(result, state="allowed", allowance=cover[0])
@@ -284,10 +282,7 @@ def _of_group(
 
 def _worst(comparison: Comparison, limit: Limit, group: KernelGroup) -> float | None:
     of = limits.OF_KERNELS[limit.metric].of
-    kernels = [
-        kernel
-        for kernel in limits._members(comparison, group)[1]
-        if _named(limit.kernel, kernel.name)
-    ]
+    _, head = group.match.select(comparison.base, comparison.head)
+    kernels = [kernel for kernel in head if _named(limit.kernel, kernel.name)]
     values = [value for kernel in kernels if (value := of(kernel)) is not None]
     return (min if limits._higher_is_better(limit.metric) else max)(values, default=None)

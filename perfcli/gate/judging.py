@@ -40,7 +40,7 @@ def _locate(comparison: Comparison, result: LimitResult) -> Origin | None:
         group = comparison.groups[result.group]
     if group is None:
         return None
-    kernels = [comparison.head.kernels[index] for index in group.match.head]
+    _, kernels = group.match.select(comparison.base, comparison.head)
     return _find_line(kernels, comparison.base.kernels)
 
 

@@ -94,21 +94,12 @@ def of_group(comparison: Comparison, group: KernelGroup, metric: str) -> Change 
     if found is not None or metric not in {own.name for own in OWN}:
         return found
     base, head = (
-        fold(OF_KERNELS[metric], kernels).value for kernels in _members(comparison, group)
+        fold(OF_KERNELS[metric], kernels).value
+        for kernels in group.match.select(comparison.base, comparison.head)
     )
     if base is None and head is None:
         return None
     return Change(metric, base, head, "unknown" if base is None or head is None else "same")
-
-
-def _members(
-    comparison: Comparison, group: KernelGroup
-) -> tuple[list[KernelFacts], list[KernelFacts]]:
-    """Return a group's kernels of both sides."""
-    return (
-        [comparison.base.kernels[index] for index in group.match.base],
-        [comparison.head.kernels[index] for index in group.match.head],
-    )
 
 
 ANY = "any"
@@ -165,9 +156,7 @@ _FORMS = '40, "+0", "+1 %", "8 GB", "any", or { most = …, growth = …, growth
 
 def _read_limits(table: SettingsTable, kernel: str = "") -> dict[tuple[str, str], Limit | None]:
     """Return the limits of a table by kernel pattern and metric; None where one is taken away.
-
-    Raises PerfcliError for unknown metrics and what is no limit.
-    """
+    Raises PerfcliError for unknown metrics and what is no limit."""
     found: dict[tuple[str, str], Limit | None] = {}
     for metric, value in table.values.items():
         where = table.at(metric)

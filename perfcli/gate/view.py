@@ -140,8 +140,8 @@ def kernels(comparison: Comparison) -> Iterator[str]:
 
 
 def _names(comparison: Comparison, group: KernelGroup) -> str:
-    base = [comparison.base.kernels[index].name for index in group.match.base]
-    head = [comparison.head.kernels[index].name for index in group.match.head]
+    sides = group.match.select(comparison.base, comparison.head)
+    base, head = ([kernel.name for kernel in side] for side in sides)
     if not base or not head or base == head:
         return ", ".join(head or base)
     return f"{', '.join(base)} → {', '.join(head)}"

@@ -22,12 +22,9 @@ from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase, Ru
 
 def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
     """Yield each case's number and what came of it, as they come. Ends early where the device was
-    lost to this process: the last case says so.
-
-    Raises:
-        WorkerFailed: a process of the interpreter's was killed.
-        PerfcliError: the family or its code is not there, or NumPy, which the interpreter needs.
-    """
+    lost to this process: the last case says so. Raises WorkerFailed where a process of the
+    interpreter's was killed. Raises PerfcliError where the family or its code is not there, or
+    NumPy, which the interpreter needs."""
     family = registry.family(request.family)
     describing.load_code(family.code, request.family)
     if request.runner == "gpu":

@@ -20,12 +20,15 @@ from typing import Any
 
 from perfcli.compile.binaries import cache
 from perfcli.compile.binaries.cache import Compiled
+from perfcli.compile.binaries.candidate import nvidia_candidate
 from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.facts.binary.cubin import find_tools, read_cubin
+from perfcli.facts.binary.hsaco import read_hsaco
+from perfcli.facts.occupancy import occupancy
 from perfcli.facts.source.specialization import specialize
 from perfcli.facts.source.sweeps import join_sweeps
 from perfcli.facts.source.triton import triton_facts
 from perfcli.handwritten import describing
-from perfcli.handwritten.candidates import launched_candidate, refused_launch
 from perfcli.model import Candidate, KernelLaunch, Scalar, SourceFacts, Target
 from perfcli.model.kernel_work import LaunchesRequest, LaunchToCompile
 
@@ -35,12 +38,8 @@ FORMAT = 1
 
 def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
     """Yield each launch's number and what it became, as they come. One that Triton refuses has its
-    ``error``.
-
-    Raises:
-        WorkerFailed: a compiling process was killed.
-        PerfcliError: a family's code is not there.
-    """
+    ``error``. Raises WorkerFailed where a compiling process was killed and PerfcliError where a
+    family's code is not there."""
     for name in {each.code for each in request.launches}:
         describing.load_code(name, request.family)  # imported once, before the pool forks
     context = multiprocessing.get_context("fork")
@@ -164,11 +163,7 @@ def _build(source: Any, asked: LaunchToCompile) -> Any:
     import triton
 
     launch = asked.launch
-    return triton.compile(
-        source,
-        target=_gpu(asked.target),
-        options=launch.options,
-    )
+    return triton.compile(source, target=_gpu(asked.target), options=launch.options)
 
 
 def _gpu(target: Target) -> Any:
@@ -176,7 +171,7 @@ def _gpu(target: Target) -> Any:
 
     if target.vendor == "amd":
         return GPUTarget("hip", target.arch, target.warp_size)
-    return GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], target.warp_size)
+    return GPUTarget("cuda", target.capability_number, target.warp_size)
 
 
 def launch_facts(
@@ -186,11 +181,8 @@ def launch_facts(
 
     Passes are those over whole rows: what the device may read again in a branch of its own (a
     fallback) does not count, nor do loads outside of the loops that read a buffer (the few elements
-    before the first aligned address, one that is looked up).
-
-    Raises:
-        UnreadableSource: the text is no Python, or has no such function.
-    """
+    before the first aligned address, one that is looked up). Raises UnreadableSource where the text
+    is no Python, or has no such function."""
     text = specialize(source, name, constants)
     facts = triton_facts(text, name)
     certain = triton_facts(
@@ -208,3 +200,64 @@ def launch_facts(
 def _passes(pointer: str, facts: SourceFacts) -> int:
     depths = {a.depth for a in facts.accesses if a.pointer == pointer and a.kind == "load"}
     return max(facts.passes[pointer] - (len(depths) > 1), 1)
+
+
+# --- what comes of it -----------------------------------------------------------------------------
+
+
+def launched_candidate(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+    """Return the candidate of what ``triton.compile`` gives."""
+    if target.vendor == "amd":
+        return _amd_candidate(kernel, launch, target)
+    return _nvidia_candidate(kernel, launch, target)
+
+
+def _nvidia_candidate(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+    import triton
+
+    tools = find_tools(Path(triton.__file__).parent)
+    facts = read_cubin(kernel.asm["cubin"], tools, "", kernel.asm["ptx"])
+    config = _numbers(launch)
+    return nvidia_candidate(kernel, facts, target, config, launch.num_warps, launch.num_stages)
+
+
+def _amd_candidate(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+    facts = read_hsaco(kernel.asm["hsaco"], kernel.asm["amdgcn"])
+    # Triton asks for its LDS at launch; the code object names what is static.
+    shared = max(int(kernel.metadata.shared), facts.shared_bytes)
+    resident = occupancy(target, facts.vector_registers, shared, launch.num_warps)
+    return Candidate(
+        config=_numbers(launch),
+        num_warps=launch.num_warps,
+        num_stages=launch.num_stages,
+        registers=facts.vector_registers,
+        stack_bytes=facts.stack_bytes,
+        local_array_bytes=max(facts.stack_bytes - 4 * facts.spilled_words, 0),
+        shared_bytes=shared,
+        local_loads=facts.local_loads,
+        local_stores=facts.local_stores,
+        global_loads=dict(facts.global_loads),
+        global_stores=dict(facts.global_stores),
+        tma_loads=0,
+        tma_stores=0,
+        blocks_per_sm=resident.blocks_per_sm,
+        occupancy=resident.fraction,
+        occupancy_limit=resident.limit,
+        binary_hash=facts.code_hash,
+    )
+
+
+def refused_launch(launch: KernelLaunch, error: Exception) -> Candidate:
+    # Triton's own errors quote the source between the place and the reason.
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
+    told = " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
+    return Candidate(
+        config=_numbers(launch),
+        num_warps=launch.num_warps,
+        num_stages=launch.num_stages,
+        error=f"{type(error).__name__}: {told}"[:300],
+    )
+
+
+def _numbers(launch: KernelLaunch) -> dict[str, int]:
+    return {name: int(v) for name, v in launch.constants.items() if isinstance(v, int)}

@@ -34,11 +34,8 @@ class Workbench:
 
 
 def launch_of(contender: Contender, bench: Workbench, ask: BenchAsk) -> Launch:
-    """Return what launches it, and gives its outputs by name (a copy: nothing).
-
-    Raises:
-        PerfcliError: it cannot compute this problem, or is not installed.
-    """
+    """Return what launches it, and gives its outputs by name (a copy: nothing). Raises PerfcliError
+    where it cannot compute this problem, or is not installed."""
     if contender.name == COPY:
         return _prepare_copy(ask.moved_bytes, bench.device)
     plan = contender.plan

@@ -25,11 +25,8 @@ NEEDED = ("inputs", "reference", "run", "eager", "function")
 
 def load_code(module: str, reference: str = "") -> Any:
     """Return the module that a family names, a ``FamilyCode``. ``reference``: the family's own file
-    where it is a user's, whose folder the module is looked for in.
-
-    Raises:
-        PerfcliError: there is no such module, or a function of it is missing.
-    """
+    where it is a user's, whose folder the module is looked for in. Raises PerfcliError where there
+    is no such module, or a function of it is missing."""
     if reference.endswith(".py"):
         folder = str(Path(reference).resolve().parent)
         if folder not in sys.path:
@@ -57,11 +54,8 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 
 def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
-    """Describe each launch of the plan, in order.
-
-    Raises:
-        PerfcliError: the family's code is not there, or does not launch what the plan says.
-    """
+    """Describe each launch of the plan, in order. Raises PerfcliError where the family's code is
+    not there, or does not launch what the plan says."""
     own = load_code(registry.family(request.family).code, request.family)
     given = _record_operands(own, request.problem, request.plan)
     if len(given) != len(request.plan.launches):
@@ -93,10 +87,7 @@ def _record_operands(code: Any, problem: Problem, plan: LaunchPlan) -> list[tupl
 
 
 def _operands(
-    arguments: Mapping[str, str],
-    values: Mapping[str, Any],
-    names: dict[int, str],
-    inputs: Set[int],
+    arguments: Mapping[str, str], values: Mapping[str, Any], names: dict[int, str], inputs: Set[int]
 ) -> Iterator[Operand]:
     """Yield the operands of a launch. ``names`` goes by identity: one name for one tensor, whatever
     launches call it."""
@@ -116,11 +107,8 @@ def _operands(
 
 
 def _source_of(function: Any) -> str:
-    """Return the text of a ``@triton.jit`` function and of all that it calls, as one module.
-
-    Raises:
-        PerfcliError: two functions of one name are called, from two files.
-    """
+    """Return the text of a ``@triton.jit`` function and of all that it calls, as one module. Raises
+    PerfcliError where two functions of one name are called, from two files."""
     found: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     _collect(function, found, constants)

@@ -26,11 +26,8 @@ _CORNER = "_convert_float"
 
 def prepare() -> None:
     """Replace these functions of the interpreter, for good, in this process, which has
-    ``TRITON_INTERPRET`` set and runs kernels in no other way.
-
-    Raises:
-        PerfcliError: this triton's interpreter has no such function.
-    """
+    ``TRITON_INTERPRET`` set and runs kernels in no other way. Raises PerfcliError where this
+    triton's interpreter has no such function."""
     import triton
 
     interpreter: Any = importlib.import_module("triton.runtime.interpreter")

@@ -31,11 +31,8 @@ def has_operation(name: str, operation: str) -> bool:
 
 
 def launch_of(name: str, problem: Problem, tensors: Tensors) -> Callable[[], Any]:
-    """Return what launches the peer's kernel.
-
-    Raises:
-        PerfcliError: it is not installed, or has no such operation.
-    """
+    """Return what launches the peer's kernel. Raises PerfcliError where it is not installed, or has
+    no such operation."""
     if name not in _list_installed():
         raise PerfcliError(f"{_PACKAGES[name]} is not installed")
     peer = _PEERS.get((name, problem.operation))

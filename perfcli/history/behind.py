@@ -88,10 +88,8 @@ def _compare_kernels(
 def _describe_group(compared: Comparison, group: KernelGroup) -> str:
     from perfcli import units
 
-    match = group.match
-    names = [compared.base.kernels[number].name for number in match.base]
-    ours = ", ".join(names)
-    theirs = ", ".join(compared.head.kernels[number].name for number in match.head)
+    sides = group.match.select(compared.base, compared.head)
+    ours, theirs = (", ".join(kernel.name for kernel in side) for side in sides)
     name = theirs if ours == theirs or not ours else f"{ours} → {theirs}" if theirs else ours
     changes = [
         f"{units.title(each.metric)} {units.writer(each.metric)(each.base)} → "
@@ -99,7 +97,7 @@ def _describe_group(compared: Comparison, group: KernelGroup) -> str:
         for each in group.changes
         if each.base != each.head and each.metric in _TOLD
     ]
-    return f"{name} {match.relation}{': ' if changes else ''}{', '.join(changes)}"
+    return f"{name} {group.match.relation}{': ' if changes else ''}{', '.join(changes)}"
 
 
 _TOLD = ("loads", "stores", "spilled_words", "registers", "bytes_moved", "launches")

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfcli import units
 from perfcli.diff.compare import gather_evidence
 from perfcli.errors import PerfcliError
 from perfcli.history.commits import describe_commit
 from perfcli.history.entry import Entry, Point, Subject, encode_points
+from perfcli.history.series import PEAK
 from perfcli.loading import registry
 from perfcli.loading.references import parse_reference
 from perfcli.model import Report, Run
@@ -43,10 +45,8 @@ class Collected:
 def collect(what: str, commit: str, label: str) -> list[Collected]:
     """Return the entries of a stored run (its file, id, or beginning of its id), or of a file that
     compare or gate wrote. ``commit``: the revision that was compiled; empty: that of the reference,
-    else what is checked out.
-
-    Raises PerfcliError for what is neither, and for a revision that is not there.
-    """
+    else what is checked out. Raises PerfcliError for what is neither, and for a revision that is
+    not there."""
     document = _read_document(Path(what))
     kind = document.get("perfcli") if document is not None else "run"
     try:
@@ -159,15 +159,25 @@ def _find_top(folder: Path) -> Path:
 
 
 def _list_points(document: Mapping[str, Any]) -> Iterator[Point]:
-    for metric, change in document["totals"].items():
+    totals = document["totals"]
+    for metric, change in totals.items():
         if change["head"] is not None and metric != "lower_bound_seconds":
-            yield Point("static", STEP, metric, change["head"])
+            basis = _name_pieces(totals) if metric == PEAK else ""
+            yield Point("static", STEP, metric, change["head"], basis)
     kernels = [each for group in document["groups"] for each in group["head"]]
     for name, values in _sum_by_group(kernels).items():
         yield from (Point("static", name, metric, value) for metric, value in values.items())
     yield from _list_estimates(document, kernels)
     if document["timing"]:
         yield from _list_ratios(document)
+
+
+def _name_pieces(totals: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what an estimate of peak memory can't be compared without: it is that of the largest
+    graph, and leaves out what a model in several pieces holds besides. Empty where nothing breaks
+    the model up."""
+    breaks, graphs = (totals.get(name, {}).get("head") for name in ("graph_breaks", "graphs"))
+    return units.plural(graphs, "graph") if breaks and graphs else ""
 
 
 def name_group(name: str, graph: str) -> str:

@@ -22,10 +22,8 @@ def describe_commit(
     """Return what a revision of the repository around ``folder`` is; an empty one where there is no
     repository and none was named. ``sources``: the files that were compiled, path to SHA-256, and
     ``created`` when. Where none is named and these are not the files of what is checked out, it is
-    what was checked out then, if they are its files.
-
-    Raises PerfcliError where the named revision is not in the repository.
-    """
+    what was checked out then, if they are its files. Raises PerfcliError where the named revision
+    is not in the repository."""
     try:
         root, commit = find_commit(name or "HEAD", folder)
     except PerfcliError:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from perfcli import units
 from perfcli.decoding import decode, decoder
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, Mode, Scalar
@@ -53,13 +54,9 @@ class Subject(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             f"world {self.world}" if self.world > 1 else "",
             " ".join(self.inputs),
         )
-        params = " ".join(f"{name}={_plain(value)}" for name, value in self.params.items())
+        params = " ".join(f"{name}={units.parameter(value)}" for name, value in self.params.items())
         words = (self.scenario, self.mode, self.where, params, *ways, self.label)
         return " · ".join(filter(None, words))
-
-
-def _plain(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -72,7 +69,7 @@ class Point(msgspec.Struct, frozen=True, array_like=True, gc=False):
     value: float
     basis: str = ""
     """What the number can't be compared without: the control of a measured one, the constants of an
-    estimated one."""
+    estimated one, the graphs of peak memory where graph breaks cut the model into several."""
     low: float | None = None
     high: float | None = None
 
@@ -169,11 +166,6 @@ def write_line(body: bytes, sequence: int, added: str) -> tuple[str, bytes]:
 def find_body(line: bytes) -> bytes:
     """Return the encoded entry that stands in a line. Raises ValueError where there is none."""
     return line[line.index(_BEFORE_BODY) + len(_BEFORE_BODY) : -2]
-
-
-def encode_entry(entry: Entry, sequence: int, added: str) -> tuple[str, bytes]:
-    """Return an entry's name and the one line that is written of it."""
-    return write_line(encode_body(entry), sequence, added)
 
 
 class Known:

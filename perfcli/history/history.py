@@ -40,10 +40,8 @@ objects in a store it is slower."""
 
 
 class History:
-    """Reads and adds to the history in a home. ``warn`` takes a line about what is left out.
-
-    Raises PerfcliError where the home holds something else, or a newer format.
-    """
+    """Reads and adds to the history in a home. ``warn`` takes a line about what is left out. Raises
+    PerfcliError where the home holds something else, or a newer format."""
 
     def __init__(self, home: Home, warn: Callable[[str], None] = lambda _: None) -> None:
         self.home = home

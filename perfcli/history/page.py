@@ -14,9 +14,9 @@ from perfcli.loading import registry
 from perfcli.model import (
     ChangedPlace,
     ChangedSeries,
+    Document,
     DrawnChange,
     DrawnSeries,
-    HistoryDocument,
     HistoryPage,
     SeriesPage,
 )
@@ -45,7 +45,7 @@ class Drawing:
 
 def render(page: HistoryPage) -> str:
     """Return the HTML of a page."""
-    return registry.load_declared("reports", "history", HistoryDocument).render(page)
+    return registry.load_declared("reports", "history", Document).render(page)
 
 
 def render_plots(groups: Sequence[Sequence[tuple[Series, Sequence[Turning]]]]) -> str:
@@ -114,7 +114,7 @@ def _describe_series(
         points.append(point)
     basis = ""
     if series.basis:
-        words = {"measured": "against", "estimated": "with the constants"}
+        words = {"measured": "against", "estimated": "with the constants", "static": "of"}
         basis = f"{words[series.kind]} {series.basis}"
     return DrawnSeries(
         title=_title(series, several),

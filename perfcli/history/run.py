@@ -17,7 +17,7 @@ from perfcli.history.changes import Standing, Turning, find_changes, hold
 from perfcli.history.choosing import HistoryFilter, choose_series, choose_subjects
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.history import History, read_clock
-from perfcli.history.opening import open_home
+from perfcli.history.homes import open_home
 from perfcli.history.series import Series, find_clocks_going_back
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from perfcli import units
 from perfcli.diff.metrics import DECIDING, KERNEL_METRICS
 from perfcli.history.entry import Kind, Point, Stored, Subject
 
+PEAK = "peak_memory_bytes"
 _HIGHER_IS_BETTER = {metric.name for metric in KERNEL_METRICS if metric.better == "higher"}
 
 
@@ -104,23 +105,24 @@ def make_series(
     return sorted(made, key=lambda each: (bool(each.kernel), _KINDS.index(each.kind)))
 
 
-_KINDS = ("measured", "estimated", "static")
+_KINDS: tuple[Kind, ...] = ("measured", "estimated", "static")
 
 
 def choose_deciding(series: Iterable[Series]) -> list[Series]:
     """Return the series of whole steps by which a subject is judged, as compare judges: by measured
     time, else by estimated time, and by peak memory; where no time is known, by spilled words and
-    bytes. Of series of a kind that differ in their control or constants, the one that goes on."""
+    bytes. Of series of a kind that differ in what they can't be compared without, the one that goes
+    on."""
     steps = [each for each in series if not each.kernel]
     timed = next((found for kind in _KINDS[:2] if (found := _find_last(steps, kind))), None)
-    memory = [each for each in steps if each.metric == "peak_memory_bytes"]
+    peaks = [each for each in steps if each.metric == PEAK]
+    memory = [found] if (found := _find_last(peaks, "static")) else []
     if timed is not None:
         return [timed, *memory]
-    counted = [each for each in steps if each.metric in DECIDING and each not in memory]
-    return [*counted, *memory]
+    return [*(e for e in steps if e.metric in DECIDING and e.metric != PEAK), *memory]
 
 
-def _find_last(steps: Sequence[Series], kind: str) -> Series | None:
+def _find_last(steps: Sequence[Series], kind: Kind) -> Series | None:
     found = [each for each in steps if each.kind == kind]
     return max(found, key=lambda each: each.samples[-1].stored.sequence, default=None)
 

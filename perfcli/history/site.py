@@ -12,19 +12,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfcli import units
+from perfcli.diagnosis import judge
+from perfcli.diff.compare import ASPECTS, gather_evidence
 from perfcli.errors import PerfcliError
 from perfcli.history import view
 from perfcli.history.behind import Behind, look_behind
 from perfcli.history.changes import Standing, Turning, find_changes, hold
 from perfcli.history.choosing import HistoryFilter, choose_subjects
-from perfcli.history.comparing import render_comparison
 from perfcli.history.entry import Stored, Subject
 from perfcli.history.history import History
 from perfcli.history.page import LOOKS, Drawing, make_page, render
 from perfcli.history.series import Series, choose_deciding, make_series
-from perfcli.model import OverviewPage, OverviewRow
+from perfcli.loading import registry
+from perfcli.model import Document, OverviewPage, OverviewRow
 from perfcli.storing.store import cannot_write
 from perfcli.storing.whole import write_whole
+from perfcli.workflow.obtain import Obtained
+from perfcli.workflow.pair import Pair, summarize
 
 INDEX = "index.html"
 MOST_BYTES = 1_000_000
@@ -37,9 +41,7 @@ _WORD = re.compile(r"[^a-z0-9]+")
 
 def write_site(history: History, choice: HistoryFilter, folder: Path, limit: float) -> int:
     """Write all pages into a folder, and return how many. ``limit``: what counts as worse, a share.
-
-    Raises PerfcliError where the folder can't be written.
-    """
+    Raises PerfcliError where the folder can't be written."""
     subjects = choose_subjects(history, choice)
     site = _Site(history, folder, limit)
     rows = [site.write_subject(subject, entries) for subject, entries in subjects]
@@ -185,3 +187,19 @@ def _draw_course(values: Sequence[float]) -> str:
     across, down = 116 / max(len(shown) - 1, 1), 20 / ((high - low) or 1)
     heights = [12 if high == low else 22 - (value - low) * down for value in shown]
     return " ".join(f"{2 + n * across:.1f},{height:.1f}" for n, height in enumerate(heights))
+
+
+def render_comparison(history: History, before: Stored, after: Stored, most: int) -> str:
+    """Return a page about the runs of two entries, of at most so many bytes, without their sources;
+    empty where the history does not have them, or the page is larger."""
+    try:
+        base, head = (history.read_run(each.entry.run) for each in (before, after))
+        if base is None or head is None:
+            return ""
+        comparison, broken = judge(gather_evidence(base, head, ASPECTS))
+    except PerfcliError:
+        return ""
+    sides = Obtained(base, None), Obtained(head, None)
+    judgement = summarize([Pair(*sides, comparison, fault=str(broken or ""))])
+    text = registry.load_declared("reports", "html", Document).render(judgement)
+    return text if len(text.encode()) <= most else ""

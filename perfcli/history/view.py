@@ -194,7 +194,7 @@ POINTS: Table[Row] = Table(
         Column("kind", "text", "static, estimated or measured", lambda r: r[0].kind),
         Column("kernel", "text", "the kernel group; empty for a step", lambda r: r[0].kernel),
         Column("metric", "text", "what the value is of", lambda r: r[0].metric),
-        Column("basis", "text", "the control, or the constants", lambda r: r[0].basis),
+        Column("basis", "text", "the control, the constants, or the graphs", lambda r: r[0].basis),
         Column("point", "count", "its number in the series, from 0", lambda r: r[1]),
         Column("value", "number", "seconds, bytes, a count or a ratio", lambda r: r[2].value),
         Column("low", "number", "the lower end of its interval", lambda r: r[2].point.low),

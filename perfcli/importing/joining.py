@@ -286,10 +286,7 @@ def _count_externs(works: Sequence[ObservedWork]) -> list[ExternCall]:
             sorts.setdefault((_name_operator(work), work.graph), []).append(work)
     return [
         ExternCall(
-            op,
-            graph,
-            _count_calls(some),
-            traced_seconds=sum(work.typical_seconds for work in some),
+            op, graph, _count_calls(some), traced_seconds=sum(work.typical_seconds for work in some)
         )
         for (op, graph), some in sorts.items()
     ]

@@ -30,10 +30,8 @@ class CutOff(Exception):
 
 
 def peek(path: Path, size: int = 65536) -> bytes:
-    """Return the first bytes of a file, uncompressed; fewer where it is shorter or damaged.
-
-    Raises PerfcliError for a file that can't be read.
-    """
+    """Return the first bytes of a file, uncompressed; fewer where it is shorter or damaged. Raises
+    PerfcliError for a file that can't be read."""
     try:
         with path.open("rb") as file:
             head = file.read(size)

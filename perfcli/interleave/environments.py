@@ -80,15 +80,10 @@ def check_allowed(allowed: Collection[str]) -> None:
 
 
 def check(
-    base: Prepared,
-    head: Prepared,
-    variants: tuple[Variant, Variant],
-    allowed: Collection[str] = (),
+    base: Prepared, head: Prepared, variants: tuple[Variant, Variant], allowed: Collection[str] = ()
 ) -> list[_Difference]:
-    """Return differences that ``allowed`` lets pass, for the report.
-
-    Raises NotComparable where there are others, with all of them and how to go on.
-    """
+    """Return differences that ``allowed`` lets pass, for the report. Raises NotComparable where
+    there are others, with all of them and how to go on."""
     found = _differences(base, head, *variants)
     if refused := [difference for difference in found if difference.aspect not in allowed]:
         reasons = "; ".join(difference.text for difference in refused)

@@ -191,11 +191,9 @@ class Race:
         self._half: Literal[0, 1, 2] = 1 if plan.exchanges else 0
 
     def run(self) -> MeasuredPair:
-        """Measure until it is enough, the budget is spent, or somebody interrupts.
-
-        Raises what a worker raises while it gets ready (``ready`` may raise as well), and
-        WorkerFailed where one dies while it measures; what the sink was told before stays good.
-        """
+        """Measure until it is enough, the budget is spent, or somebody interrupts. Raises what a
+        worker raises while it gets ready (``ready`` may raise as well), and WorkerFailed where one
+        dies while it measures; what the sink was told before stays good."""
         try:
             self._pair(process=0)
             if self._half:

@@ -116,7 +116,7 @@ class Kernels(Sequence[Kernel]):
     @property
     def extern_calls(self) -> int:
         """Return the calls in one step of operators that Inductor generates no code for."""
-        return sum(extern.count for extern in self.run.externs)
+        return self.run.count_externs().total()
 
     @property
     def graph_breaks(self) -> int:
@@ -129,10 +129,9 @@ class Kernels(Sequence[Kernel]):
 
         Raises NotKnown where torch gives none.
         """
-        known = [g.peak_memory_bytes for g in self.run.graphs if g.peak_memory_bytes is not None]
-        if not known:
+        if self.run.peak_memory_bytes is None:
             raise NotKnown(f"peak_memory_bytes of {self.run.scenario} is not known")
-        return max(known)
+        return self.run.peak_memory_bytes
 
     def to_frame(self) -> Any:
         """Return a ``pandas.DataFrame`` with one row per kernel; docs/frames.md has the
@@ -189,8 +188,8 @@ class Kernels(Sequence[Kernel]):
         return target
 
     def __repr__(self) -> str:
-        place = self.run.target.name if self.run.target else self.run.device
-        return f"<Kernels of {self.run.scenario} for {place}: {units.plural(len(self), 'kernel')}>"
+        kernels = units.plural(len(self), "kernel")
+        return f"<Kernels of {self.run.scenario} for {self.run.place}: {kernels}>"
 
     def __rich__(self) -> Any:
         return screen().run(self.run)

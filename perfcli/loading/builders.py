@@ -18,6 +18,8 @@ from perfcli.names import internal, public, suggestion
 USUAL_NAMES = ("scenario", "build", "make", "make_model", "model", "main")
 """Which function is meant where a file has several and none is named, in this order."""
 _SCALARS = {"bool", "int", "float", "str"}
+_NO_TENSORS = _SCALARS - {"float"}
+"""What no tensor is given for; a scale that is declared as a float may well be one."""
 _WRITE = "write a function that returns what to compile and its inputs, for example:"
 
 
@@ -58,6 +60,7 @@ def check_builder(
         place = f"{path}:{chosen.name}" if chosen else path
     if chosen is not None and inputs:
         _check_call(place, f"{chosen.name}()", _list_arguments(chosen), parameters, inputs)
+        _check_tensors(place, chosen, inputs)
     elif chosen is not None:
         _check_arguments(place, chosen, parameters)
         shown = place if name is not None else path
@@ -153,6 +156,24 @@ def _check_call(
         raise PerfcliError(
             f"{place}: {listed}: add {shown} (a plain value without a dtype: {missing[0]}=2.0)"
         )
+
+
+def _check_tensors(place: str, found: ast.FunctionDef, inputs: Sequence[GivenInput]) -> None:
+    """Raise PerfcliError where a tensor is given for what is declared as a number or text: the
+    function is most likely a builder, which takes no inputs."""
+    own = found.args
+    every = (*own.posonlyargs, *own.args, *own.kwonlyargs)
+    declared = {each.arg: getattr(each.annotation, "id", "") for each in every}
+    placed = iter(declared)
+    for given in inputs:
+        name = given.name or next(placed, "")
+        kind = declared.get(name)
+        if given.shape is not None and kind in _NO_TENSORS:
+            raise PerfcliError(
+                f"{place}: --input {given.text} gives a tensor for {name}, which is declared as "
+                f"{kind}: if {found.name}() builds a model, give -p {public(name)}=VALUE and no "
+                f"--input, else a plain value, --input {name}=VALUE"
+            )
 
 
 def find_silent(path: Path) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.model import Parameter, Scalar, Scenario
 from perfcli.names import internal, public, suggestion
@@ -22,12 +23,9 @@ def resolve_params(
 ) -> dict[str, Scalar]:
     """Return the value of every parameter: its default, the preset's, then the override's.
 
-    Overrides may be text as typed, or values of the right type; dashes and underscores in names
-    are equal. The preset ``full``, and none, are the defaults.
-
-    Raises:
-        PerfcliError: an unknown preset or parameter, or a value that does not fit.
-    """
+    Overrides may be text as typed, or values of the right type; dashes and underscores in names are
+    equal. The preset ``full``, and none, are the defaults. Raises PerfcliError for an unknown
+    preset or parameter, or a value that does not fit."""
     values = {name: parameter.default for name, parameter in scenario.parameters.items()}
     values.update(_preset(scenario, preset or DEFAULT_PRESET))
     for given, value in overrides.items():
@@ -82,7 +80,7 @@ def _convert(value: Scalar, kind: type) -> Scalar:
     if kind is type(None):
         return _guess(value)
     if kind is str:
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return units.parameter(value)
     if isinstance(value, str):
         return _parse(value.strip(), kind)
     if type(value) is kind:

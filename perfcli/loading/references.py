@@ -62,11 +62,9 @@ def parse_reference(
     text: str, name_foreign: Callable[[Path], str] = lambda _: "", folder: Path = Path()
 ) -> Reference:
     """Return what a text means. ``name_foreign`` says of a path what it is that is imported as a
-    run, ``a trace``; empty for what is not. Files are looked for from ``folder``.
-
-    Raises PerfcliError for quotes that are not closed, arguments of what takes none, a revision of
-    what has none.
-    """
+    run, ``a trace``; empty for what is not. Files are looked for from ``folder``. Raises
+    PerfcliError for quotes that are not closed, arguments of what takes none, a revision of what
+    has none."""
     words = _split_words(text, folder)
     forced = words[0] in _PYTHON and len(words) > 1
     first, *arguments = words[1:] if forced else words

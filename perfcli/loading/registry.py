@@ -53,11 +53,8 @@ def _list_names(*folders: str) -> tuple[str, ...]:
 
 def load_declared(package: str, name: str, kind: type[Declared]) -> Declared:
     """Return the one ``kind`` that ``<package>/<name>.py`` declares; dashes and underscores are
-    equal.
-
-    Raises:
-        PerfcliError: no such file, with the nearest names; or it declares none or several.
-    """
+    equal. Raises PerfcliError where there is no such file, with the nearest names, or it
+    declares none or several."""
     known = names(package)
     if public(name) not in known:
         raise PerfcliError(f"no {package.removesuffix('s')} {name!r}: {suggestion(name, known)}")
@@ -76,12 +73,9 @@ def scenario(reference: str, inputs: Sequence[str] = ()) -> Scenario:
     they were typed, are what a user's class, object or function is called with: the workload has
     a ``GivenInput`` for each, and no tensors yet.
 
-    A user's file is run each time, so only worker processes should ask for one.
-
-    Raises:
-        UserCodeFailed: the user's file does not import.
-        PerfcliError: there is no such scenario.
-    """
+    A user's file is run each time, so only worker processes should ask for one. Raises
+    UserCodeFailed where the user's file does not import and PerfcliError where there is no such
+    scenario."""
     if is_user_file(reference):
         return load_user_scenario(reference, read_inputs(inputs))
     if public(reference) not in names("scenarios") and Path(f"{reference}.py").is_file():
@@ -91,12 +85,8 @@ def scenario(reference: str, inputs: Sequence[str] = ()) -> Scenario:
 
 def family(reference: str) -> KernelFamily:
     """Return shipped hand-written kernels by name, or a user's by the path of the file that
-    declares one ``KernelFamily``.
-
-    Raises:
-        UserCodeFailed: the user's file does not import.
-        PerfcliError: there is no such family.
-    """
+    declares one ``KernelFamily``. Raises UserCodeFailed where the user's file does not import and
+    PerfcliError where there is no such family."""
     if reference.endswith(".py"):
         return load_user_declared(reference, KernelFamily)
     if public(reference) not in (known := names("kernels")):
@@ -106,11 +96,8 @@ def family(reference: str) -> KernelFamily:
 
 def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:
     """Return what the scenario builds, a bare ``(module or function, inputs)`` turned into a
-    workload.
-
-    Raises:
-        UserCodeFailed: building raised (``detail`` has the user's frames), or gave neither.
-    """
+    workload. Raises UserCodeFailed where building raised (``detail`` has the user's frames), or
+    gave neither."""
     with keep_output() as printed:
         try:
             result: Any = scenario.build(params)

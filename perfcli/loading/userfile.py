@@ -160,12 +160,9 @@ def split(reference: str) -> tuple[str, str | None]:
 
 def load_user_scenario(reference: str, inputs: Sequence[GivenInput] = ()) -> Scenario:
     """Import the file anew and pick the scenario or function that the reference means; with
-    ``inputs``, the class, object or function that is called with them.
-
-    Raises:
-        UserCodeFailed: the file does not import; ``detail`` is its part of the traceback.
-        PerfcliError: there is no such file or name, or several could be meant.
-    """
+    ``inputs``, the class, object or function that is called with them. Raises UserCodeFailed where
+    the file does not import; ``detail`` is its part of the traceback. Raises PerfcliError where
+    there is no such file or name, or several could be meant."""
     path, name = split(reference)
     file = Path(path)
     if not file.is_file() or file.suffix != SUFFIX:
@@ -178,12 +175,9 @@ def load_user_scenario(reference: str, inputs: Sequence[GivenInput] = ()) -> Sce
 
 
 def load_user_declared(path: str, kind: type[Declared]) -> Declared:
-    """Import the file anew and take the one ``kind`` that it declares.
-
-    Raises:
-        UserCodeFailed: the file does not import.
-        PerfcliError: there is no such file, or it declares none or several.
-    """
+    """Import the file anew and take the one ``kind`` that it declares. Raises UserCodeFailed where
+    the file does not import. Raises PerfcliError where there is no such file, or it declares none
+    or several."""
     file = Path(path)
     if not file.is_file():
         raise PerfcliError(f"{path} does not exist: expected path/to/file.py")

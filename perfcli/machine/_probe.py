@@ -14,16 +14,7 @@ import platform
 import re
 import sys
 
-KEYS = (
-    "path",
-    "version",
-    "torch",
-    "torch_dir",
-    "triton",
-    "triton_dir",
-    "cuda",
-    "distributions",
-)
+KEYS = ("path", "version", "torch", "torch_dir", "triton", "triton_dir", "cuda", "distributions")
 
 
 def describe() -> dict[str, str | None]:

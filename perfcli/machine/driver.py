@@ -52,11 +52,8 @@ def device_count() -> int:
 
 
 def first_device() -> Device:
-    """Read GPU 0 (``CUDA_VISIBLE_DEVICES`` counts).
-
-    Raises:
-        PerfcliError: there is no GPU, or the driver refused a question.
-    """
+    """Read GPU 0 (``CUDA_VISIBLE_DEVICES`` counts). Raises PerfcliError where there is no GPU, or
+    the driver refused a question."""
     library = _library()
     if library is None or device_count() == 0:
         raise PerfcliError(

@@ -77,11 +77,8 @@ class Interpreter:
 
 def probe(python: str | None = None, *, needs_triton: bool = True) -> Interpreter:
     """Return what ``python`` (a path or a command; None: this interpreter, in process) has
-    installed.
-
-    Raises:
-        PerfcliError: no such interpreter, it doesn't start, or it has no torch or no triton.
-    """
+    installed. Raises PerfcliError where there is no such interpreter, it doesn't start, or it has
+    no torch or no triton."""
     answer = _probe.describe() if python is None else _ask(_find_python(python))
     path, torch, triton = answer["path"] or "python", answer["torch"], answer["triton"]
     if torch is None or answer["torch_dir"] is None:
@@ -114,11 +111,8 @@ def interpreter_path(python: str) -> Path:
 
 def _find_python(python: str) -> str:
     """Return the absolute path of an interpreter given as path, command or virtual environment. A
-    symbolic link stays one: a virtual environment is known by the place of its link.
-
-    Raises:
-        PerfcliError: there is none.
-    """
+    symbolic link stays one: a virtual environment is known by the place of its link. Raises
+    PerfcliError where there is none."""
     found = shutil.which(interpreter_path(python))
     if found is None:
         raise PerfcliError(

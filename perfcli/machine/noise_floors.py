@@ -124,10 +124,8 @@ def _find_known(
 
 
 def save(machine: Machine, floor: StoredFloor) -> Path:
-    """Store a floor; one of the same scenario, parameters and variant is replaced.
-
-    Raises PerfcliError where it can't be written, or a newer perfcli wrote the file.
-    """
+    """Store a floor; one of the same scenario, parameters and variant is replaced. Raises
+    PerfcliError where it can't be written, or a newer perfcli wrote the file."""
     name = environment_class(machine)
     path = _path(name)
     with _lock():
@@ -149,9 +147,7 @@ def load_floors() -> list[tuple[Path, ClassFile | None]]:
 
 def forget(scenario: str | None = None) -> int:
     """Remove floors, of one scenario or all of them (broken files, too); how many there were.
-
-    Raises PerfcliError where a file can't be changed.
-    """
+    Raises PerfcliError where a file can't be changed."""
     if not folder().is_dir():
         return 0
     with _lock():

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.machine import driver
@@ -27,21 +28,15 @@ THIS_GPU = "this-gpu"
 
 def get_for_kernels(name: str) -> Target:
     """Return a target for hand-written kernels, as ``get``: Triton compiles these for AMD's devices
-    as well, which are also known by their architecture, ``gfx942``.
-
-    Raises:
-        PerfcliError: as ``get``.
-    """
+    as well, which are also known by their architecture, ``gfx942``. Raises PerfcliError as ``get``
+    does."""
     by_arch = {target.arch: target for target in KERNEL_TARGETS.values()}
     return by_arch.get(name.lower()) or _find(name, {**TARGETS, **KERNEL_TARGETS})
 
 
 def get(name: str) -> Target:
-    """Return the target called ``name``; ``this-gpu`` asks the driver.
-
-    Raises:
-        PerfcliError: no such target (the nearest names are in the message), or no GPU here.
-    """
+    """Return the target called ``name``; ``this-gpu`` asks the driver. Raises PerfcliError
+    where there is no such target (the nearest names are in the message), or no GPU here."""
     if name.lower() in KERNEL_TARGETS:
         raise PerfcliError(
             f"{name} is a target for hand-written kernels only (perfcli kernels --target {name}); "
@@ -68,11 +63,7 @@ def has_gpu() -> bool:
 def this_gpu() -> Target:
     """Return the first visible GPU. A device of the table keeps its name, bandwidth and peaks
     there, so that runs with and without the GPU have the same lower bounds; all else comes from the
-    driver.
-
-    Raises:
-        PerfcliError: there is no GPU.
-    """
+    driver. Raises PerfcliError where there is no GPU."""
     return _from_device(driver.first_device())
 
 
@@ -84,30 +75,18 @@ def _from_device(device: driver.Device) -> Target:
     """
     facts = device.attributes
     capability = (facts["capability_major"], facts["capability_minor"])
+    asked: dict[str, Any] = {n: v for n, v in facts.items() if not n.startswith("capability_")}
     listed = next((t for t in TARGETS.values() if t.description == device.name), None)
     return Target(
         name=listed.name if listed else "-".join(device.name.lower().split()),
         description=device.name,
         vendor="nvidia",
         capability=capability,
-        sm_count=facts["sm_count"],
-        registers_per_sm=facts["registers_per_sm"],
-        max_threads_per_sm=facts["max_threads_per_sm"],
-        max_threads_per_block=facts["max_threads_per_block"],
-        max_blocks_per_sm=facts["max_blocks_per_sm"],
-        warp_size=facts["warp_size"],
-        shared_bytes_per_sm=facts["shared_bytes_per_sm"],
-        shared_bytes_per_block=facts["shared_bytes_per_block"],
-        shared_bytes_per_block_optin=facts["shared_bytes_per_block_optin"],
-        reserved_shared_bytes_per_block=facts["reserved_shared_bytes_per_block"],
-        l2_bytes=facts["l2_bytes"],
         memory_bytes=device.memory_bytes,
         bandwidth=listed.bandwidth if listed else _bandwidth(facts),
         peak_flops=listed.peak_flops if listed else _peaks(capability, facts),
         source=f"CUDA driver; bandwidth and peaks: {listed.source if listed else 'from clocks'}",
-        clock_khz=facts["clock_khz"],
-        memory_clock_khz=facts["memory_clock_khz"],
-        memory_bus_bits=facts["memory_bus_bits"],
+        **asked,
     )
 
 

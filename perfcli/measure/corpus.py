@@ -36,11 +36,8 @@ _LOOKED_UP = 4096
 
 def compile_cases(request: CorpusRequest) -> Iterator[CorpusCode]:
     """Yield what cases are compiled to, as it comes. Cases that differ in nothing that Triton
-    specialises on are compiled once; those that it refuses are left out.
-
-    Raises:
-        WorkerFailed: a compiling process was killed.
-    """
+    specialises on are compiled once; those that it refuses are left out. Raises WorkerFailed where
+    a compiling process was killed."""
     import triton
 
     _load_kernels()  # once, before the pool forks
@@ -109,14 +106,12 @@ def _build(case: CorpusCase, target: Target) -> Any:
             attributes[(place,)] = [["tt.divisibility", 16]]
     return triton.compile(
         ASTSource(function, signature, constants, attributes),
-        target=GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], 32),
+        target=GPUTarget("cuda", target.capability_number, 32),
         options={"num_warps": case.warps, "num_stages": 1},
     )
 
 
-def time_cases(
-    cases: Sequence[tuple[int, CorpusCase]],
-) -> Iterator[list[tuple[int, ColdAndHot]]]:
+def time_cases(cases: Sequence[tuple[int, CorpusCase]]) -> Iterator[list[tuple[int, ColdAndHot]]]:
     """Yield batches of cases by their number with their times, in a random order: what a device
     does over minutes, such as growing warm, meets all kinds alike."""
     import torch

@@ -79,11 +79,7 @@ def launcher(graph: CapturedGraph, name: str) -> _Launcher:
 def _config(config: Any) -> str:
     if config is None:
         return ""
-    values = {
-        **config.kwargs,
-        "num_warps": config.num_warps,
-        "num_stages": config.num_stages,
-    }
+    values = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 

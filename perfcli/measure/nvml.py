@@ -36,10 +36,8 @@ class _ProcessUse(ctypes.Structure):
 
 
 class Nvml:
-    """Asks about one GPU, by its UUID (``GPU-…``).
-
-    Raises OSError where the library or the GPU is not to be had.
-    """
+    """Asks about one GPU, by its UUID (``GPU-…``). Raises OSError where the library or the GPU is
+    not to be had."""
 
     def __init__(self, uuid: str) -> None:
         self._library = ctypes.CDLL("libnvidia-ml.so.1")

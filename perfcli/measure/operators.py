@@ -13,12 +13,7 @@ from typing import Any
 
 from perfcli.facts.operator_work import count_operator_work
 from perfcli.model import Buffer, OptionValue
-from perfcli.model.kernel_work import (
-    OPERATOR_BATCH,
-    ColdAndHot,
-    OperatorCase,
-    TimedOperator,
-)
+from perfcli.model.kernel_work import OPERATOR_BATCH, ColdAndHot, OperatorCase, TimedOperator
 
 _REPETITIONS = 5
 _FLUSHED = 256 << 20
@@ -193,10 +188,7 @@ def _make_product(p: Mapping[str, Any], dtype: Any) -> Iterator[_Call]:
         _random(*lead, columns, rows, dtype=dtype).transpose(-1, -2)
         if turned
         else _random(*lead, rows, columns, dtype=dtype)
-        for rows, columns, turned in (
-            (p["m"], p["k"], p["ta"]),
-            (p["k"], p["n"], p["tb"]),
-        )
+        for rows, columns, turned in ((p["m"], p["k"], p["ta"]), (p["k"], p["n"], p["tb"]))
     )
     out = torch.empty(*lead, p["m"], p["n"], dtype=dtype, device="cuda")
     added = {"addmm": (p["n"],), "baddbmm": (p["b"], 1, p["n"])}.get(p["op"])

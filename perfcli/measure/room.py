@@ -46,10 +46,7 @@ def _says_full(error: BaseException) -> bool:
 
 def require(needed: int, available: int | None) -> None:
     """Check, before a run on the CPU, that there is memory: the kernel would end a process that
-    takes too much, unasked.
-
-    Raises MemoryError where more is needed than there is.
-    """
+    takes too much, unasked. Raises MemoryError where more is needed than there is."""
     if available is not None and needed > available:
         raise MemoryError(f"{needed} bytes are needed, {available} available")
 

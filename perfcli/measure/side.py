@@ -81,11 +81,9 @@ class MeasuredSide:
         return self.request.compile.device
 
     def prepare(self) -> Prepared:
-        """Do everything that is done once, before anything is timed.
-
-        Raises what building and compiling raise, WrongResult for outputs that are not those of
-        the reference, and OutOfMemory.
-        """
+        """Do everything that is done once, before anything is timed. Raises what building and
+        compiling raise, WrongResult for outputs that are not those of the reference, and
+        OutOfMemory."""
         self._phases.begin("import")
         with before_cuda.without_cuda():
             import_inductor()
@@ -180,10 +178,7 @@ class MeasuredSide:
             side=request.side,
             process=0,
             machine=machine.describe(
-                self._device,
-                threads=request.threads,
-                cpus=request.cpus,
-                flush_l2=request.flush_l2,
+                self._device, threads=request.threads, cpus=request.cpus, flush_l2=request.flush_l2
             ),
             step_seconds=step_seconds,
             compile_seconds=round(step.compile_seconds, 3),

@@ -18,9 +18,10 @@ from perfcli.compile.building import Built, build_users_workload
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.importing import collecting_rarely
+from perfcli.compile.ranks.group import answer_begin, describe_rank
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
 from perfcli.loading.tracebacks import show
-from perfcli.measure import before_cuda, ranks, room
+from perfcli.measure import before_cuda, room
 from perfcli.measure.phases import Phases
 from perfcli.measure.turnstile import Turnstile
 from perfcli.model import CompileRequest, MeasureRequest, SideName, StepCode, Target
@@ -109,11 +110,9 @@ def wait_for(device: str) -> None:
 def prepare(
     request: MeasureRequest, phases: Phases | None = None, turnstile: Turnstile | None = None
 ) -> Step:
-    """Build and compile the request on its device, and run it until it is warm. It ends with
-    a share of ``turnstile``.
-
-    Raises UserCodeFailed, CompileFailed, OutOfMemory, or PerfcliError where there is no device.
-    """
+    """Build and compile the request on its device, and run it until it is warm. It ends with a
+    share of ``turnstile``. Raises UserCodeFailed, CompileFailed, OutOfMemory, or PerfcliError where
+    there is no device."""
     import torch
 
     asked = request.compile
@@ -134,7 +133,7 @@ def prepare(
             )
     _use_device(request)
     if request.rank is not None:
-        ranks.join_group(request)
+        join_group(request)
     with translate_out_of_memory(request.side, asked), compiling:
         # The same weights and inputs on both sides, whatever was drawn before.
         torch.manual_seed(request.seed)
@@ -285,3 +284,24 @@ def storages(step: Step) -> list[tuple[int, int]]:
         if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided
     )
     return sorted({(storage.data_ptr(), storage.nbytes()) for storage in found if storage.nbytes()})
+
+
+def join_group(request: MeasureRequest) -> None:
+    """Begin the process group of the request's side and wait for its other ranks, with NCCL between
+    GPUs and gloo between CPUs. A model that begins one itself finds this one."""
+    import torch
+    import torch.distributed as dist
+
+    place, world = request.rank, request.compile.world
+    assert place is not None
+    os.environ |= describe_rank(world, place.number, place.port)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are in this machine
+    gpu = torch.device("cuda", place.number) if request.compile.device == "cuda" else None
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if gpu else "gloo",
+        store=dist.FileStore(place.store, world),
+        rank=place.number,
+        world_size=world,
+        device_id=gpu,
+    )
+    answer_begin(world)

@@ -84,7 +84,6 @@ from perfcli.model.history_page import (
     ChangedSeries,
     DrawnChange,
     DrawnSeries,
-    HistoryDocument,
     HistoryPage,
     OverviewPage,
     OverviewRow,
@@ -139,7 +138,7 @@ from perfcli.model.run import (
     Run,
 )
 from perfcli.model.selection import Implementation, Selection, SelectionUse
-from perfcli.model.sweep import Measured, Sweep, SweepDocument, Swept
+from perfcli.model.sweep import Measured, Sweep, Swept
 from perfcli.model.timing import (
     OUTCOME_OF,
     WAITS,

@@ -112,11 +112,20 @@ class Match:
     method: str
     confidence: float
 
+    def select(self, base: Run, head: Run) -> tuple[list[KernelFacts], list[KernelFacts]]:
+        """Return the kernels that it names, the base's and the head's."""
+        ours = [base.kernels[index] for index in self.base]
+        return ours, [head.kernels[index] for index in self.head]
+
 
 @dataclass(frozen=True, slots=True)
 class KernelGroup:
     match: Match
     changes: tuple[Change, ...]
+
+    def delta(self, metric: str) -> float:
+        """Return by how much a metric changed; 0 where that is not known."""
+        return next((c.delta or 0.0 for c in self.changes if c.metric == metric), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from perfcli.model.comparison import Comparison, Rule
 from perfcli.model.kernel import Origin
@@ -169,11 +169,14 @@ class Judgement:
     """Stands first, in the place of the comparison's verdict."""
 
 
+Shown = TypeVar("Shown")
+
+
 @dataclass(frozen=True, slots=True)
-class Document:
+class Document(Generic[Shown]):
     """Describes a format of ``reports/`` for files: ``render`` gives the whole text, ending in a
-    newline."""
+    newline, of a ``Judgement``, a ``Sweep`` or a ``HistoryPage``."""
 
     name: str
     suffix: str
-    render: Callable[[Judgement], str]
+    render: Callable[[Shown], str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 Link = tuple[str, str]
@@ -111,12 +111,3 @@ class OverviewPage:
 
 
 HistoryPage = SeriesPage | OverviewPage
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryDocument:
-    """Describes the pages of a history in ``reports/``: ``render`` gives the whole text of one."""
-
-    name: str
-    suffix: str
-    render: Callable[[HistoryPage], str]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfcli.model.compilation import (
-    CompileWork,
-    GraphObstacle,
-    Recompilations,
-    RecordedGraph,
-)
+from perfcli.model.compilation import CompileWork, GraphObstacle, Recompilations, RecordedGraph
 from perfcli.model.estimate import CollectiveTime, HostEstimate, OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.observed import Observed
@@ -174,6 +170,8 @@ class Run:
     break_places: Mapping[str, tuple[BreakPlace, ...]] = field(default_factory=dict)
     """The lines of the model at which Dynamo gave up, each once, for each of the same reasons and
     of those for which it left whole functions alone; what torch does not tell is not there."""
+    eager_operators: int | None = None
+    """How many operators of a step run on the device outside of all graphs; None: not known."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     settings: Mapping[str, OptionValue] = field(default_factory=dict)
@@ -221,6 +219,24 @@ class Run:
     """The script that it is a run of; None for a scenario."""
     inputs: tuple[str, ...] = ()
     """The inputs that were typed, ``x=8x128:bf16``; empty where the scenario makes its own."""
+
+    @property
+    def place(self) -> str:
+        """Return the GPU that it was compiled for, or the kind of this machine's device."""
+        return self.target.name if self.target else self.device
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        """Return Inductor's estimate for the graph that needs most."""
+        known = [g.peak_memory_bytes for g in self.graphs if g.peak_memory_bytes is not None]
+        return max(known, default=None)
+
+    def count_externs(self) -> Counter[str]:
+        """Return how often a step calls each operator of a library."""
+        calls: Counter[str] = Counter()
+        for extern in self.externs:
+            calls[extern.op] += extern.count
+        return calls
 
     @property
     def patch_notes(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -119,12 +119,3 @@ class Sweep:
     def unmeasured(self) -> tuple[Swept, ...]:
         """Return the variants whose measuring failed."""
         return tuple(each for each in self.variants if each.measured and each.measured.why)
-
-
-@dataclass(frozen=True, slots=True)
-class SweepDocument:
-    """Describes the page of a sweep in ``reports/``: ``render`` gives the whole text."""
-
-    name: str
-    suffix: str
-    render: Callable[[Sweep], str]

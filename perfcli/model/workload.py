@@ -79,6 +79,11 @@ class Target:
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
     @property
+    def capability_number(self) -> int:
+        """Return ``90`` for capability 9.0, as Triton writes it."""
+        return self.capability[0] * 10 + self.capability[1]
+
+    @property
     def overlaps_launches(self) -> bool:
         """Return whether a launch can start before the one before it has ended."""
         return self.vendor == "nvidia" and self.capability >= (9, 0)
@@ -201,6 +206,11 @@ class CompileRequest:
     """The inputs that were typed, ``x=8x128:bf16``, for what takes tensors and builds none."""
     measured: bool = False
     """Whether it is measured next: then the worker keeps Triton's binaries for that."""
+
+    @property
+    def place(self) -> str:
+        """Return the GPU that it compiles for, or the kind of this machine's device."""
+        return self.target.name if self.target else self.device
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,7 @@ from perfcli.errors import OutOfMemory
 from perfcli.interleave import environments
 from perfcli.interleave.pair import PairPlan
 from perfcli.machine import noise_floors
-from perfcli.model import (
-    DeviceClock,
-    Floor,
-    Machine,
-    Prepared,
-    Round,
-    RoundKind,
-    TimeChange,
-)
+from perfcli.model import DeviceClock, Floor, Machine, Prepared, Round, RoundKind, TimeChange
 from perfcli.stats import floor as floors
 from perfcli.stats import stopping
 from perfcli.stats.timing import judge_clocks

@@ -38,7 +38,7 @@ def list_report(done: PairSeries, kept: noise_floors.StoredFloor | None, path: s
 def _write_title(done: PairSeries) -> str:
     """Return ``softmax · cpu · rows=128 · default · 1 thread``."""
     request, threads = done.job.request, done.setting.threads
-    params = " ".join(f"{name}={units.setting(value)}" for name, value in request.params.items())
+    params = " ".join(units.settings(request.params))
     preset = f"preset {request.preset}" if request.preset else ""
     counted = units.plural(threads, "thread") if threads else ""
     parts = (request.scenario, done.setting.device, preset, params, request.variant.name, counted)
@@ -184,7 +184,7 @@ def _list_stored(
         if known is None:
             rows.append((units.NOT_KNOWN, "", "", "", "", f"{path} can't be read"))
         for floor in known.floors if known else ():
-            params = " ".join(f"{key}={units.setting(v)}" for key, v in floor.params.items())
+            params = " ".join(units.settings(floor.params))
             cells = (
                 units.percent(floor.relative),
                 f"{floor.scenario} {params}".strip(),
@@ -287,7 +287,7 @@ FLOORS: Table[_Kept] = Table(
         Column("scenario", "text", "what was measured", lambda row: row[1].scenario),
         Column(
             *("params", "text", "its parameters"),
-            lambda row: " ".join(f"{k}={units.setting(v)}" for k, v in row[1].params.items()),
+            lambda row: " ".join(units.settings(row[1].params)),
         ),
         Column("pairs", "count", "pairs that it is made of", lambda row: len(row[1].pairs)),
         Column("created", "time", "when it was measured", lambda row: row[1].created),

@@ -24,13 +24,7 @@ from perfcli.options.catalogue import (
     load_catalogue,
 )
 
-__all__ = [
-    "Catalogue",
-    "find",
-    "load_catalogue",
-    "make_variant",
-    "toggle",
-]
+__all__ = ["Catalogue", "find", "load_catalogue", "make_variant", "toggle"]
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_PREFIXES = {
@@ -58,11 +52,8 @@ class _Assignment:
 
 
 def _parse_assignment(text: str) -> _Assignment:
-    """Split ``NAME=VALUE``; long module names are shortened to the form used everywhere.
-
-    Raises:
-        PerfcliError: there is no ``=`` or no name.
-    """
+    """Split ``NAME=VALUE``; long module names are shortened to the form used everywhere. Raises
+    PerfcliError where there is no ``=`` or no name."""
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name:
@@ -81,12 +72,8 @@ def _short(name: str) -> str:
 
 
 def find(catalogue: Catalogue, name: str) -> InductorOption:
-    """Return the option called ``name``.
-
-    Raises:
-        PerfcliError: this torch has none; the message names the torch versions that have it, why
-            a patch does not fit, or the nearest names.
-    """
+    """Return the option called ``name``. Raises PerfcliError where this torch has none; the message
+    names the torch versions that have it, why a patch does not fit, or the nearest names."""
     entry = catalogue.entries.get(_short(name))
     if entry is not None:
         return entry
@@ -108,11 +95,8 @@ def find(catalogue: Catalogue, name: str) -> InductorOption:
 
 
 def _parse_value(entry: InductorOption, text: str) -> OptionValue:
-    """Return ``text`` as a value of the option's type.
-
-    Raises:
-        PerfcliError: it is none; the message names the type.
-    """
+    """Return ``text`` as a value of the option's type. Raises PerfcliError where it is none; the
+    message names the type."""
     try:
         value = types.convert(entry.type, text)
     except types.Unsettable:
@@ -130,19 +114,12 @@ def _parse_value(entry: InductorOption, text: str) -> OptionValue:
 
 
 def make_variant(
-    name: str,
-    assignments: Iterable[str],
-    catalogue: Catalogue,
-    *,
-    python: str | None = None,
+    name: str, assignments: Iterable[str], catalogue: Catalogue, *, python: str | None = None
 ) -> Variant:
     """Return a variant from what stands on the command line; of two assignments the later one
     counts. ``FILE.toml`` stands for what that file sets; a mode of ``torch.compile``
-    (``mode=max-autotune``) for what this torch says it does.
-
-    Raises:
-        PerfcliError: an unknown option, a value of the wrong type, or a file that can't be read.
-    """
+    (``mode=max-autotune``) for what this torch says it does. Raises PerfcliError for an unknown
+    option, a value of the wrong type, or a file that can't be read."""
     options: dict[str, OptionValue] = {}
     env: dict[str, str] = {}
     for assignment in map(_parse_assignment, _open_files(assignments)):
@@ -166,11 +143,8 @@ def _open_files(texts: Iterable[str]) -> Iterator[str]:
 
 
 def check_device(variant: Variant, catalogue: Catalogue, device: Device) -> None:
-    """Refuse patches of Triton's kernels on the CPU.
-
-    Raises:
-        PerfcliError: the device is the CPU, for which Inductor writes C++.
-    """
+    """Refuse patches of Triton's kernels on the CPU. Raises PerfcliError where the device is the
+    CPU, for which Inductor writes C++."""
     for name in variant.options:
         if catalogue.entries[name].note and not patches.acts_on(name, device):
             raise PerfcliError(
@@ -218,11 +192,8 @@ def _read_somewhere(torch_dir: Path, variable: str) -> bool:
 
 
 def toggle(entry: InductorOption) -> tuple[OptionValue, OptionValue]:
-    """Return base and head of a yes-or-no option: its default, and the other.
-
-    Raises:
-        PerfcliError: it is no yes-or-no option, or its default is not known without torch.
-    """
+    """Return base and head of a yes-or-no option: its default, and the other. Raises PerfcliError
+    where it is no yes-or-no option, or its default is not known without torch."""
     value: Any = entry.value
     if isinstance(value, bool):
         return value, not value

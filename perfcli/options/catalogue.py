@@ -63,11 +63,7 @@ class Catalogue:
 @functools.lru_cache(maxsize=8)
 def load_catalogue(torch_dir: Path) -> Catalogue:
     """Read the options of the torch in ``torch_dir`` (the package's folder), and add the patches
-    that fit it.
-
-    Raises:
-        PerfcliError: a configuration file is missing or can't be parsed.
-    """
+    that fit it. Raises PerfcliError where a configuration file is missing or can't be parsed."""
     version = find_assigned("__version__", _read(torch_dir / "version.py")) or "unknown"
     entries: dict[str, InductorOption] = {}
     for prefix, package in MODULES.items():
@@ -101,11 +97,8 @@ def _read(path: Path) -> str:
 
 
 def _read_config(source: str, path: str = "config.py", version: str = "") -> list[InductorOption]:
-    """Return the options that one configuration file defines, in its order.
-
-    Raises:
-        PerfcliError: this Python can't parse the file.
-    """
+    """Return the options that one configuration file defines, in its order. Raises PerfcliError
+    where this Python can't parse the file."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:

@@ -29,12 +29,9 @@ def read_verdict(path: Path) -> str:
 
 
 def read_file(path: Path) -> list[str]:
-    """Return what a file sets, each as ``NAME=VALUE``. ``"triton.x" = 1`` and ``[triton]`` with
-    ``x = 1`` are the same; where there is a table ``options``, it holds all of them.
-
-    Raises:
-        PerfcliError: the file can't be read, is not TOML, or has a value that no option takes.
-    """
+    """Return what a file sets, each as ``NAME=VALUE``. ``"triton.x" = 1`` and ``[triton]`` with ``x
+    = 1`` are the same; where there is a table ``options``, it holds all of them. Raises
+    PerfcliError where the file can't be read, is not TOML, or has a value that no option takes."""
     document = read_toml(path)
     table = document.get(OPTIONS, {}) if document.keys() & {OPTIONS, ABOUT} else document
     if not isinstance(table, dict):
@@ -79,5 +76,5 @@ def _lines(table: Mapping[str, object]) -> Iterator[str]:
 
 
 def quote(text: str) -> str:
-    """Return a text as a basic string of TOML: with JSON's escapes, and one character more."""
+    """Return a text as a basic string of TOML: with JSON's escapes, and that of DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

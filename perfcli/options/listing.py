@@ -24,11 +24,8 @@ from perfcli.options.patches import PATCHES, Patch, write_state
 
 
 def load_installed(python: str | None) -> tuple[str, list[InductorOption]]:
-    """Return the torch that an interpreter has, and its options.
-
-    Raises:
-        PerfcliError: there is no such interpreter, or it has no torch.
-    """
+    """Return the torch that an interpreter has, and its options. Raises PerfcliError where there is
+    no such interpreter, or it has no torch."""
     catalogue = load_catalogue(probe(python, needs_triton=False).torch_dir)
     return catalogue.torch, list(catalogue.entries.values())
 
@@ -41,11 +38,7 @@ def load_newest() -> tuple[str, list[InductorOption]]:
 
 def search(entries: Iterable[InductorOption], pattern: str) -> list[InductorOption]:
     """Return options whose name or variable matches, else those whose documentation does; without a
-    pattern all public ones.
-
-    Raises:
-        PerfcliError: nothing matches.
-    """
+    pattern all public ones. Raises PerfcliError where nothing matches."""
     entries = sorted(entries, key=lambda entry: entry.name)
     if not pattern:
         return [entry for entry in entries if not _is_private(entry.name)]
@@ -121,11 +114,7 @@ def option_rows(entries: Iterable[InductorOption]) -> list[tuple[str, ...]]:
 
 def find_patches(pattern: str) -> list[Patch]:
     """Return the patches whose name matches, else those whose description does; without a pattern
-    all.
-
-    Raises:
-        PerfcliError: nothing matches.
-    """
+    all. Raises PerfcliError where nothing matches."""
     known = list(PATCHES.values())
     by_name = [patch for patch in known if not pattern or matches(patch.name, pattern)]
     found = by_name or [patch for patch in known if matches(f"{patch.does} {patch.doc}", pattern)]
@@ -191,11 +180,7 @@ def notes(entries: Iterable[InductorOption]) -> str:
 
 def changes(before: str, after: str, pattern: str) -> list[releases.KnobChange]:
     """Return what changed between two releases, for matching names; without a pattern for public
-    ones.
-
-    Raises:
-        PerfcliError: a release that is not in the data.
-    """
+    ones. Raises PerfcliError for a release that is not in the data."""
     return [
         change
         for change in releases.changes(before, after)

@@ -20,11 +20,8 @@ MODE = "mode"
 
 
 def expand_mode(mode: str, torch_dir: Path) -> Mapping[str, OptionValue]:
-    """Return the options that a mode sets, by the torch in ``torch_dir``.
-
-    Raises:
-        PerfcliError: this torch has no such mode, or does not say what its modes set.
-    """
+    """Return the options that a mode sets, by the torch in ``torch_dir``. Raises PerfcliError where
+    this torch has no such mode, or does not say what its modes set."""
     modes = _read_modes(torch_dir / "_inductor" / "__init__.py")
     if mode not in modes:
         raise PerfcliError(f"this torch has no mode {mode!r}: {suggestion(mode, set(modes))}")

@@ -115,11 +115,8 @@ def load() -> tuple[PerformanceKnob, ...]:
 
 
 def _parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
-    """Return the knobs of such a file, in its order.
-
-    Raises:
-        PerfcliError: it is no such file; the message names the knob and the field.
-    """
+    """Return the knobs of such a file, in its order. Raises PerfcliError where it is no such file;
+    the message names the knob and the field."""
     import msgspec
 
     from perfcli.decoding import convert
@@ -151,11 +148,8 @@ def _parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
 
 def for_torch(entries: Mapping[str, InductorOption]) -> tuple[InstalledKnob, ...]:
     """Return the shipped knobs and perfcli's patches that a torch with these options has
-    (``Catalogue.entries``), in the list's order, patches last.
-
-    Raises:
-        PerfcliError: a value is not of the type that this torch gives the option.
-    """
+    (``Catalogue.entries``), in the list's order, patches last. Raises PerfcliError where a value is
+    not of the type that this torch gives the option."""
     return tuple(
         InstalledKnob(knob, entry, tuple(_worth_trying(knob, entry)))
         for knob in (*load(), *_list_patches())
@@ -264,10 +258,7 @@ TABLE: Table[InstalledKnob] = Table(
             *("values", "text", "values to try, as they are typed"),
             lambda row: joined(map(units.setting, row.values)),
         ),
-        Column(
-            *("changes", "text", "kernels, wrapper, launch or run"),
-            lambda row: row.knob.acts,
-        ),
+        Column(*("changes", "text", "kernels, wrapper, launch or run"), lambda row: row.knob.acts),
         Column("devices", "text", "gpu, cpu or both", lambda row: row.knob.devices),
         Column("needs_device", "flag", "only with a device", lambda row: row.knob.needs_device),
         Column("since", "text", "the first release that has it", lambda row: row.knob.since),

@@ -62,22 +62,16 @@ def encode(defaults_by_version: Mapping[str, Mapping[str, str]]) -> dict[str, ob
 
 
 def defaults(version: str) -> dict[str, str]:
-    """Return every option of a known release and its default's expression.
-
-    Raises:
-        PerfcliError: the release is not in the data.
-    """
+    """Return every option of a known release and its default's expression. Raises PerfcliError
+    where the release is not in the data."""
     release = known_release(version)
     found = {name: _at(history, release) for name, history in load().options.items()}
     return {name: default for name, default in found.items() if default is not None}
 
 
 def changes(version_a: str, version_b: str) -> list[KnobChange]:
-    """Return what ``version_b`` adds, removes and changes, by kind and name.
-
-    Raises:
-        PerfcliError: one of the releases is not in the data.
-    """
+    """Return what ``version_b`` adds, removes and changes, by kind and name. Raises PerfcliError
+    where one of the releases is not in the data."""
     before, after = defaults(version_a), defaults(version_b)
     result = [
         *(KnobChange(n, "added", None, after[n]) for n in after.keys() - before.keys()),
@@ -108,11 +102,8 @@ def since(option: str) -> str:
 
 
 def known_release(version: str) -> str:
-    """Return the release of the data for ``2.13.0+cpu``, ``2.13.0`` or ``2.13``.
-
-    Raises:
-        PerfcliError: there is none.
-    """
+    """Return the release of the data for ``2.13.0+cpu``, ``2.13.0`` or ``2.13``. Raises
+    PerfcliError where there is none."""
     plain = version.partition("+")[0]
     for known in load().versions:
         if plain == known or plain == known.rpartition(".")[0]:

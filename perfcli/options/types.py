@@ -32,12 +32,8 @@ class Unsettable(ValueError):
 
 
 def convert(annotation: str, text: str) -> OptionValue:
-    """Return the value of ``text`` for an annotation.
-
-    Raises:
-        Unsettable: the annotation allows nothing that can be written.
-        ValueError: the text is no such value.
-    """
+    """Return the value of ``text`` for an annotation. Raises Unsettable where the annotation allows
+    nothing that can be written and ValueError where the text is no such value."""
     known = [node for node in _alternatives(annotation) if _kind(node) in _ORDER]
     if not known or (all(_kind(node) == "None" for node in known) and text.lower() not in _NONE):
         raise Unsettable(annotation)

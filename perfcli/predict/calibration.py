@@ -74,11 +74,8 @@ class Calibration:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Read a calibration file.
-
-    Raises:
-        PerfcliError: there is none, it is of another format, or it is damaged.
-    """
+    """Read a calibration file. Raises PerfcliError where there is none, it is of another format, or
+    it is damaged."""
     try:
         found = _decode(path.read_bytes(), str(path))
     except OSError as error:
@@ -190,11 +187,8 @@ def _read_all(paths: Sequence[Path]) -> dict[str, Calibration]:
 
 
 def choose_calibration(path: Path) -> None:
-    """Use this file from now on, for every target.
-
-    Raises:
-        PerfcliError: as ``read_calibration``.
-    """
+    """Use this file from now on, for every target. Raises PerfcliError as ``read_calibration``
+    does."""
     read_calibration(path)
     os.environ[VARIABLE] = str(path.absolute())
 
@@ -208,11 +202,8 @@ def read_chosen() -> Calibration | None:
 def calibration_for(target: Target) -> Calibration | None:
     """Return the calibration of a target: from the file that was chosen, else the user's own, else
     the one that comes with perfcli. Where there is none for this target, one is derived by data
-    sheet from the nearest target that has one; None where no target of its vendor has.
-
-    Raises:
-        PerfcliError: the chosen file, or one of the user's own, can't be used.
-    """
+    sheet from the nearest target that has one; None where no target of its vendor has. Raises
+    PerfcliError where the chosen file, or one of the user's own, can't be used."""
     if (found := read_chosen()) is not None:
         if found.target.vendor != target.vendor:
             raise PerfcliError(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from perfcli.model import Buffer, Candidate, LaunchWork
+from perfcli.model import Buffer, Candidate, LaunchWork, Traffic
 
 Numbers = Any
 """A float, or an array of them: numpy's functions take both."""
@@ -74,6 +74,9 @@ class Demand:
     longest_rounds: Numbers
 
 
+_OF_TRAFFIC = {f.name for f in fields(Demand)} & {f.name for f in fields(Traffic)}
+
+
 def stack(demands: list[Demand]) -> Demand:
     """Return the demands of many launches as one of arrays."""
     return Demand(
@@ -105,18 +108,7 @@ def demand_of(
         shuffles=issued.get("shuffle", 0.0),
         code=max(warp.instructions, 1),
         local_bytes=warp.local_bytes,
-        requests=traffic.requests,
-        lines=traffic.lines,
-        load_sectors=traffic.load_sectors,
-        new_sectors=traffic.new_sectors,
         l2_sectors=_count_l2_sectors(work, buffers, sms),
-        store_requests=traffic.store_requests,
-        store_sectors=traffic.store_sectors,
-        warp_store_sectors=traffic.warp_store_sectors,
-        block_store_sectors=traffic.block_store_sectors,
-        partial=traffic.partial,
-        fragments=traffic.fragments,
-        atomic_sectors=traffic.atomic_sectors,
         atomic_contention=_updates_per_address(work),
         stalls=warp.stall_cycles,
         rounds=warp.rounds,
@@ -126,9 +118,9 @@ def demand_of(
         if traffic.swept
         else 0.0,
         shared_share=max(0.0, 1 - read / max(1.0, traffic.new_sectors * 32 * work.blocks)),
-        bank_conflicts=traffic.bank_conflicts,
         longest_stalls=max(warp.stall_cycles, longest.stall_cycles),
         longest_rounds=max(warp.rounds, longest.rounds),
+        **{name: getattr(traffic, name) for name in _OF_TRAFFIC},
     )
 
 

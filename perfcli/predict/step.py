@@ -467,9 +467,8 @@ def _is_alike(base: Run, head: Run, group: KernelGroup) -> bool:
     of launch configurations that is as good."""
     if _lacks_a_winner(base, head, group):
         return False
-    before = [base.kernels[number] for number in group.match.base]
-    after = [head.kernels[number] for number in group.match.head]
-    used = [[(k.launches, sorted(k.sizes.items())) for k in side] for side in (before, after)]
+    sides = group.match.select(base, head)
+    used = [[(k.launches, sorted(k.sizes.items())) for k in side] for side in sides]
     return group.match.relation == "same" and used[0] == used[1]
 
 

@@ -72,11 +72,7 @@ def describe_template(
 
 
 def _describe_product(
-    operator: str,
-    reads: Sequence[Buffer],
-    result: Buffer,
-    config: Mapping[str, Scalar],
-    tf32: bool,
+    operator: str, reads: Sequence[Buffer], result: Buffer, config: Mapping[str, Scalar], tf32: bool
 ) -> TemplateWork:
     left, right = _find_factors(reads, result)
     products = 2 if "plus_mm" in operator else 1

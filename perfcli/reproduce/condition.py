@@ -31,11 +31,9 @@ class FactMissing(Exception):
 
 
 def holds(condition: str, sides: Mapping[str, Facts]) -> bool:
-    """Return whether a condition holds of these facts. All parts of it are looked at.
-
-    Raises FactMissing where a fact is None. KeyError where there is none of that name, and
-    ValueError where the text is no condition, are mistakes in a claim.
-    """
+    """Return whether a condition holds of these facts. All parts of it are looked at. Raises
+    FactMissing where a fact is None. KeyError where there is none of that name, and ValueError
+    where the text is no condition, are mistakes in a claim."""
     return bool(_evaluate(ast.parse(condition, mode="eval").body, sides))
 
 

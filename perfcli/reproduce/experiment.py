@@ -62,7 +62,7 @@ class _Bench:
         smoke = self.how.smoke
         shared = self.asked.smoke if smoke else self.asked.params
         own = setup.smoke if smoke and setup.smoke is not None else setup.params
-        params = tuple(f"{name}={units.setting(v)}" for name, v in {**shared, **own}.items())
+        params = units.settings({**shared, **own})
         return Question(
             self.asked.scenario, params, None, self.how.target, self.how.device, setup.dynamic
         )
@@ -109,10 +109,8 @@ class _Bench:
 
 
 def carry_out(claim: Claim, asked: TwoVariants, how: Conditions, context: Context) -> Observation:
-    """Return what compiling, and where possible measuring, both sides of a claim shows.
-
-    Raises what obtaining runs raises; a search or a cure that fails is told in the observation.
-    """
+    """Return what compiling, and where possible measuring, both sides of a claim shows. Raises what
+    obtaining runs raises; a search or a cure that fails is told in the observation."""
     interpreter = context.choose_probe(how.device)(how.python)
     catalogue = assignments.load_catalogue(interpreter.torch_dir)
     way, lacking = _choose_way(asked.ways, catalogue, parse_release(interpreter.torch))
@@ -180,8 +178,7 @@ def _name_place(comparison: Comparison) -> str:
     prepared = comparison.timing.prepared if comparison.timing else ()
     if prepared:
         return prepared[0].machine.device
-    target = comparison.head.target
-    return target.name if target else comparison.head.device
+    return comparison.head.place
 
 
 # --- times ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ def read_facts(run: Run) -> Facts:
     """Return the numbers of one step of a run; sizes in bytes."""
     kernels = launched_kernels(run.kernels)
     totals = totals_of(run)
-    peak = _peak(run)
+    peak = run.peak_memory_bytes
     largest = max((b.bytes for kernel in kernels for b in kernel.buffers), default=0)
     sources = [kernel.source_facts for kernel in kernels]
     mixed = [kernel for kernel in kernels if kernel.kind == "mix-order-reduction"]
@@ -54,12 +54,6 @@ def _slower(comparison: Comparison) -> float | None:
     if comparison.timing is not None:
         verdict = comparison.timing.deciding.verdict
     return None if verdict == "unsure" else float(verdict == "slower")
-
-
-def _peak(run: Run) -> float | None:
-    """Return Inductor's estimate of peak memory, of the graph that needs most."""
-    known = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
-    return max(known, default=None)
 
 
 def _sum_loads(kernels: list[KernelFacts]) -> float | None:

@@ -21,7 +21,7 @@ from perfcli.stats.paired import compare, median
 from perfcli.workbench.bench import time_problem
 from perfcli.workbench.facts import Planned, compile_plans, plan_problems
 from perfcli.workbench.request import KernelsOptions, open_worker
-from perfcli.worker.roles import KernelWorker, Progress
+from perfcli.worker.roles import KernelWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.request import Question, choose_device
 from perfcli.workflow.setting import MeasuringOptions, settle
@@ -46,10 +46,8 @@ class _Race:
 def carry_out_launches(
     claim: Claim, asked: Launches, how: Conditions, context: Context
 ) -> Observation:
-    """Return what planning, compiling and where possible racing the kernels shows.
-
-    Raises WorkerFailed and what else a worker raises, CompileFailed where Triton refuses one.
-    """
+    """Return what planning, compiling and where possible racing the kernels shows. Raises
+    WorkerFailed and what else a worker raises, CompileFailed where Triton refuses one."""
     _, target = choose_device(how.device, how.target)
     interpreter = context.choose_probe(how.device)(how.python)
     if target is None:
@@ -139,10 +137,7 @@ def _compile(
     context: Context,
 ) -> list[Planned]:
     with Reporter([reference], context.notes) as progress:
-
-        def told(done: int, total: int) -> None:
-            progress(Progress(0, "kernels", done, total, "compiling launches"))
-
+        told = progress.count("kernels", "compiling launches")
         made = compile_plans(family, reference, planned, worker, context.jobs, told)
     for each in made:
         if each.faults and any(candidate.error for candidate in each.compiled):

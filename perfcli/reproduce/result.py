@@ -155,8 +155,7 @@ CLAIMS: Table[_Claimed] = Table(
         Column("says", "text", "what it says", lambda row: row[0].says),
         Column("source", "text", "who says it", lambda row: write_source(row[0])),
         Column(
-            *("verdict", "text", "reproduced, …"),
-            lambda row: row[1] and row[1].verdict.verdict,
+            *("verdict", "text", "reproduced, …"), lambda row: row[1] and row[1].verdict.verdict
         ),
         Column(
             *("basis", "text", "measured, estimated, code or formulas"),

@@ -12,12 +12,7 @@ from perfcli import units
 from perfcli.cluster.connection import connect
 from perfcli.console import documents, output, table
 from perfcli.console.documents import Wanted
-from perfcli.errors import (
-    Interrupted,
-    PerfcliError,
-    describe_unexpected,
-    show_traceback,
-)
+from perfcli.errors import Interrupted, PerfcliError, describe_unexpected, show_traceback
 from perfcli.names import public, suggestion
 from perfcli.reproduce import view
 from perfcli.reproduce.claim import Claim, Launches
@@ -38,11 +33,8 @@ def reproduce(
     names: Sequence[str], how: Conditions, context: Context, wanted: Wanted, quiet: bool
 ) -> int:
     """Return the exit code: 0 where all claims have a verdict, 3 where some need a GPU, 2 where an
-    error kept one from being carried out.
-
-    Raises PerfcliError for names and files that can't be, before anything is compiled, and
-    Interrupted; what was finished by then is shown and wanted.
-    """
+    error kept one from being carried out. Raises PerfcliError for names and files that can't be,
+    before anything is compiled, and Interrupted; what was finished by then is shown and wanted."""
     documents.check(wanted)
     chosen = choose_claims(names)
     asked = MeasuringOptions(how.budget, no_time=not how.times)

@@ -27,11 +27,7 @@ from perfcli.reproduce.condition import FactMissing, Facts, holds, list_facts
 from perfcli.reproduce.observation import CureResult, Observation
 
 _Word = Literal[
-    "reproduced",
-    "not reproduced",
-    "fixed in this version",
-    "needs a GPU",
-    "cannot be shown here",
+    "reproduced", "not reproduced", "fixed in this version", "needs a GPU", "cannot be shown here"
 ]
 _Basis = Literal["measured", "estimated", "code", "formulas", ""]
 

@@ -43,12 +43,12 @@ PATCH = "patch.accumulated_reads_size"
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    peaks = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
+    peak = run.peak_memory_bytes
     # The CPU's memory is not known: a quarter of the peak has to do.
     least = OF_DEVICE * run.target.memory_bytes if run.target else 0
     directions = {g.name: g.direction for g in run.graphs}
     for number, kernel in enumerate(run.kernels):
-        if not peaks or directions.get(kernel.graph, "forward") == "forward":
+        if peak is None or directions.get(kernel.graph, "forward") == "forward":
             continue
         # Few kernels read so many, and only for them is it looked up what the others read.
         if sum(b.is_read and not b.graph_input for b in kernel.buffers) <= READS:
@@ -56,9 +56,9 @@ def _check(run: Run) -> Iterator[Finding]:
         terms = _terms(run, number)
         needed = _written(kernel, terms) + 2
         spared = _sum(terms[needed:])
-        much = spared >= SHARE * max(peaks) and spared >= least
+        much = spared >= SHARE * peak and spared >= least
         if len(terms) > READS and much:
-            yield _finding(run, number, terms, needed, max(peaks))
+            yield _finding(run, number, terms, needed, peak)
 
 
 def _terms(run: Run, number: int) -> list[Buffer]:

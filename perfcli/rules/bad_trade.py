@@ -17,7 +17,6 @@ by one. PC301 names the kernel where one reads too many large terms.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from perfcli import units
@@ -62,19 +61,12 @@ def _gain_is_unknown(comparison: Comparison, totals: dict[str, Change]) -> bool:
     # Not the bytes moved: they are what the lower bound is made of.
     hidden = [totals[name] for name in ("spilled_words", "bytes_swept") if name in totals]
     spared = any(c.outcome == "unknown" or _spares(c) for c in hidden)
-    return spared or _calls(comparison.base) != _calls(comparison.head)
+    return spared or comparison.base.count_externs() != comparison.head.count_externs()
 
 
 def _spares(change: Change) -> bool:
     limit = GAIN * (change.base or 0.0) if change.metric == "bytes_swept" else 0.0
     return -(change.delta or 0.0) > limit
-
-
-def _calls(run: Run) -> Counter[str]:
-    counted: Counter[str] = Counter()
-    for extern in run.externs:
-        counted[extern.op] += extern.count
-    return counted
 
 
 def _gained_seconds(time: Change, launches: Change | None) -> float | None:

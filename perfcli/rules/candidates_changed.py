@@ -72,13 +72,10 @@ def _same_code(ours: KernelFacts, theirs: KernelFacts) -> bool:
 
 
 def _binaries(kernel: KernelFacts) -> dict[Config, str | None]:
-    return {_config(candidate): candidate.binary_hash for candidate in kernel.candidates}
-
-
-def _config(candidate: Candidate) -> Config:
-    blocks = [f"{name}={value}" for name, value in sorted(candidate.config.items())]
-    warps = units.plural(candidate.num_warps, "warp")
-    return " ".join([*blocks, warps, units.plural(candidate.num_stages, "stage")])
+    return {
+        launches.write_configuration(candidate): candidate.binary_hash
+        for candidate in kernel.candidates
+    }
 
 
 def _other_binaries(comparison: Comparison, ours: int, theirs: int) -> bool:
@@ -125,7 +122,8 @@ def _finding(comparison: Comparison, lists: Lists, pairs: list[tuple[int, int]])
 
 def _say_dropped(kernels: str, lost: Sequence[Candidate]) -> str:
     """Say which launch configuration is missed most: the fastest by estimate, or nearly so."""
-    return f"{kernels} no longer tried with {_config(lost[0])}, perhaps the fastest"
+    which = launches.write_configuration(lost[0])
+    return f"{kernels} no longer tried with {which}, perhaps the fastest"
 
 
 _CHOOSING = (

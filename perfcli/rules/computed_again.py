@@ -5,7 +5,8 @@ division …), inlined by Inductor
 
 * into a pointwise kernel that has twice as many points as they have results, or more: each result
   is computed that many times (a part that `select_scatter` or `cat` puts into a whole is computed
-  for every place of the whole);
+  for every place of the whole). A single number is none of them: each thread computes it once, for
+  all of its points;
 * into several kernels that are launched one after the other: each computes all of them.
 
 What it costs is the estimated time of these kernels less that with the results computed once,
@@ -29,9 +30,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from perfcli import units
+from perfcli.diff.arithmetic import elements_of, is_heavy, weigh_node, word_of
 from perfcli.model import Cost, Cure, Finding, KernelFacts, Origin, Rule, Run
 from perfcli.predict.savings import estimate_saving
-from perfcli.rules._evidence.arithmetic import elements_of, is_heavy, weigh_node, word_of
 from perfcli.rules._evidence.demands import computes, fewer_reads, fewer_writes
 from perfcli.rules._evidence.splits import KERNEL_SECONDS
 from perfcli.rules._evidence.whole_reads import points_of
@@ -71,6 +72,8 @@ def _find_spread(run: Run, number: int, kernel: KernelFacts) -> Iterator[Finding
     total = again = 0
     for origin in kernel.origins:
         elements, weight = elements_of(origin), weigh_node(origin)
+        if elements == 1:  # A number: each thread computes it once, for all of its points.
+            continue
         total += weight * points
         if elements and weight and elements * _TIMES <= points:
             small.append((origin, elements))

@@ -4,9 +4,9 @@ What it sees: in one run, kernels whose machine code is not known, launch config
 not compile or that the assembler was stopped at, kernels whose bytes Inductor does not tell, and
 what was assumed because there is no device or no value to look at (padding, sizes, values,
 branches). In a comparison also kernels matched by their names or by less than half of their work,
-changed kernels without FX nodes, another torch, triton or ptxas, and differences that were allowed
-with `--allow`. One finding for each kind; a warning where the metric that the verdict names rests
-on it.
+changed kernels without FX nodes, operators that only one side runs outside of graphs, another
+torch, triton or ptxas, and differences that were allowed with `--allow`. One finding for each kind;
+a warning where the metric that the verdict names rests on it.
 
 Why it costs: nothing. But a number that leaves something out can look better than it is.
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.diff.compare import ASPECTS
 from perfcli.diff.metrics import DECIDING
-from perfcli.diff.verdict.decide import decide_by_code
+from perfcli.diff.verdict.decide import EAGER, count_eager, decide_by_code
 from perfcli.model import TOO_SLOW, Comparison, Finding, KernelFacts, Match, Rule, Run, Severity
 
 CODE = "PC901"
@@ -204,8 +204,7 @@ def _is_weak(match: Match, comparison: Comparison) -> bool:
 
 
 def _match(match: Match, comparison: Comparison) -> str:
-    ours = _name_some([comparison.base.kernels[index] for index in match.base])
-    theirs = _name_some([comparison.head.kernels[index] for index in match.head])
+    ours, theirs = map(_name_some, match.select(comparison.base, comparison.head))
     return f"{ours} → {theirs}: by {match.method}, confidence {match.confidence:.2g}"
 
 
@@ -251,6 +250,22 @@ def _what_it_hides(options_differ: bool, torch_differs: bool) -> Iterator[str]:
         yield "Inductor's estimate of peak memory may count differently: it decides nothing"
 
 
+def _eager(comparison: Comparison) -> Iterator[Finding]:
+    more = count_eager(comparison)
+    if more:
+        side, run = ("head", comparison.head) if more > 0 else ("base", comparison.base)
+        number = units.plural(abs(more), "operator")
+        number += " more" * ((run.eager_operators or 0) > abs(more))
+        yield doubt(
+            EAGER,
+            f"the {side} runs {number} outside of graphs, which no number counts",
+            evidence=tuple(note for note in run.notes if note.startswith("outside of graphs")),
+            advice="the graph breaks say why (PC403)",
+            amount=abs(more),
+            severity="warning",
+        )
+
+
 def _question(comparison: Comparison) -> Iterator[Finding]:
     allowed = [d for d in comparison.differences if d.startswith(tuple(f"{q} " for q in _QUESTION))]
     if allowed:
@@ -267,6 +282,7 @@ PARTS: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (
     _matches,
     _provenance,
     _tools,
+    _eager,
     _question,
 )
 

@@ -12,7 +12,8 @@ What to try: `torch.compile(model, fullgraph=True)` stops at the first break and
 `TORCH_LOGS=graph_breaks` prints all of them with their stacks. For `.item()` there is
 `dynamo.capture_scalar_outputs`, for `nonzero` and its like
 `dynamo.capture_dynamic_output_shape_ops`: both keep the value inside of the graph, unknown.
-An `if` on such a value breaks the graph all the same, there ("Data-dependent branching").
+An `if` on such a value breaks the graph all the same, there ("Data-dependent branching"); where the
+value is read in the `if` itself, the option is therefore not proposed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _CURES = {
     "Dynamic shape operator": "dynamo.capture_dynamic_output_shape_ops",
 }
 """Reasons in the words of torch 2.11 to 2.15."""
+_BRANCH = re.compile(r"\s*(if|elif|while)\b")
 _ADVICE = (
     "fullgraph=True stops at the first break and shows its line; TORCH_LOGS=graph_breaks prints all"
 )
@@ -48,7 +50,7 @@ def _check(run: Run) -> Iterator[Finding]:
             # A number of the run, not of each reason.
             evidence=(*_said(places), *([] if index else [compiled])),
             advice=_ADVICE,
-            cures=_cures(run, reason),
+            cures=_cures(run, reason, places),
             metric="graph_breaks",
             amount=number,
             origin=_origin(places),
@@ -73,10 +75,12 @@ def _said(places: Sequence[BreakPlace]) -> list[str]:
     return [*sentences, *also]
 
 
-def _cures(run: Run, reason: str) -> tuple[Cure, ...]:
+def _cures(run: Run, reason: str, places: Sequence[BreakPlace]) -> tuple[Cure, ...]:
     option = _CURES.get(reason, "")
     if run.settings.get(option) is not False:
         return ()
+    if places and all(_BRANCH.match(place.code) for place in places):
+        return ()  # The break would be at the same line, for another reason.
     return (Cure({option: True}, "keeps the value inside of the graph"),)
 
 
@@ -88,7 +92,7 @@ def _eager(run: Run, left: int, total: int, why: str) -> Finding:
         headline=f"{left} of {units.plural(total, 'function')} run eagerly, without kernels",
         evidence=(*([why] if why else []), *_said(places)),
         advice=_ADVICE,
-        cures=() if why in run.graph_breaks else _cures(run, why),
+        cures=() if why in run.graph_breaks else _cures(run, why, places),
         origin=_origin(places),
         subject="functions left to run eagerly",
         amount=left,

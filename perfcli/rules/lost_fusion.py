@@ -38,6 +38,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from perfcli import units
+from perfcli.diff.added_work import adds_work
+from perfcli.diff.arithmetic import is_heavy
 from perfcli.model import (
     Comparison,
     Cost,
@@ -50,9 +52,7 @@ from perfcli.model import (
     Run,
 )
 from perfcli.predict.savings import estimate_loss, estimate_saving
-from perfcli.rules._evidence.added_work import adds_work
 from perfcli.rules._evidence.addresses import gathers, scatters, step_along
-from perfcli.rules._evidence.arithmetic import is_heavy
 from perfcli.rules._evidence.dataflow import Called, Dataflow, Passing
 from perfcli.rules._evidence.demands import computes, fewer_reads, fewer_writes
 from perfcli.rules._evidence.splits import KERNEL_SECONDS, find_splits
@@ -413,7 +413,7 @@ def _compare(comparison: Comparison) -> Iterator[Finding]:
             continue
         if more and any(kernels <= set(match.head) for kernels in known):
             continue  # the head alone shows it, with its reason
-        if more and adds_work(comparison, match):
+        if more and adds_work(comparison.base, comparison.head, match):
             continue  # kernels for what the base does not compute
         cost = estimate_loss(comparison.base, match.base, comparison.head, match.head)
         if is_worth(cost, _LEAST_SHARE_OF_LOSS):
@@ -422,7 +422,7 @@ def _compare(comparison: Comparison) -> Iterator[Finding]:
 
 def _say_group(comparison: Comparison, match: Match, cost: Cost | None, more: bool) -> Finding:
     base, head = comparison.base, comparison.head
-    ours, theirs = [base.kernels[n] for n in match.base], [head.kernels[n] for n in match.head]
+    ours, theirs = match.select(base, head)
     loss = cost.seconds if cost else 0.0
     longer = (
         f"which {'take' if len(theirs) > 1 else 'takes'} {units.seconds(loss)} more of each step"

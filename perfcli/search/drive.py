@@ -29,9 +29,7 @@ class Ledger(Generic[K]):
     plain data. What has no answer is not asked again either: leave out what may have one by now."""
 
     def __init__(
-        self,
-        codes: Mapping[K, Code] | None = None,
-        answers: Mapping[str, Answer] | None = None,
+        self, codes: Mapping[K, Code] | None = None, answers: Mapping[str, Answer] | None = None
     ) -> None:
         self.codes: dict[K, Code] = dict(codes or {})
         self.answers: dict[str, Answer] = dict(answers or {})

@@ -65,11 +65,7 @@ def _launches_value(turn: Turn) -> float | None:
 
 
 def _log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
-    """log(head / base) of each round.
-
-    Raises:
-        ValueError: unlike lengths.
-    """
+    """log(head / base) of each round. Raises ValueError for unlike lengths."""
     return [math.log(h) - math.log(b) for b, h in zip(base, head, strict=True)]
 
 
@@ -243,3 +239,8 @@ def _signed_rank(n: int) -> tuple[float, ...]:
         longer[rank:] += chances / 2
         chances = longer
     return tuple(float(c) for c in chances)
+
+
+def share_of(value: float | None, whole: float | None) -> float | None:
+    """Return the part of the whole, or None where either is not known."""
+    return None if value is None or not whole else value / whole

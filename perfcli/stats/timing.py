@@ -29,6 +29,7 @@ from perfcli.model import (
     Turn,
 )
 from perfcli.stats import floor, parts, series, stopping, verdict
+from perfcli.stats.paired import share_of
 from perfcli.stats.parts import Part, _TimedPart
 from perfcli.stats.series import RoundSeconds
 
@@ -216,18 +217,19 @@ def _group(
     head = _bandwidth(timed.head, change.head, runs[1])
     target = runs[1].target
     told_apart = step.verdict in ("slower", "faster")
-    of_base = _over(change.base, total.base if total else None)
+    of_base = share_of(change.base, total.base if total else None)
+    of_head = share_of(change.head, total.head if total else None)
     return GroupTiming(
         group=timed.group,
         name=timed.name,
         change=change,
         control=timed.control,
-        share_of_step=of_base if timed.base else _over(change.head, total.head if total else None),
-        share_of_change=_over(_added_seconds(change), step.delta) if told_apart else None,
+        share_of_step=of_base if timed.base else of_head,
+        share_of_change=share_of(_added_seconds(change), step.delta) if told_apart else None,
         base_bandwidth=_bandwidth(timed.base, change.base, runs[0]),
         head_bandwidth=head,
-        peak_share=_over(head, target.bandwidth if target else None),
-        copy_share=_over(head, copy),
+        peak_share=share_of(head, target.bandwidth if target else None),
+        copy_share=share_of(head, copy),
     )
 
 
@@ -255,11 +257,7 @@ def _bandwidth(kernels: Sequence[Part], seconds: float | None, run: Run) -> floa
         if isinstance(index, str) or (each := run.kernels[index].bytes_moved) is None:
             return None
         moved += each * run.kernels[index].launches
-    return _over(moved, seconds) if moved else None
-
-
-def _over(value: float | None, whole: float | None) -> float | None:
-    return None if value is None or not whole else value / whole
+    return share_of(moved, seconds) if moved else None
 
 
 def _describe_dropped(jumped: int, incomplete: int) -> list[str]:

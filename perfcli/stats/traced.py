@@ -46,6 +46,7 @@ from perfcli.model import (
     Timing,
 )
 from perfcli.names import stem
+from perfcli.stats.paired import share_of
 
 METHOD = "two traces, each recorded in a session of its own"
 ASSUMED = 0.03
@@ -113,8 +114,8 @@ def derive_traced(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Timing
                 part.group,
                 part.name,
                 change,
-                share_of_step=_over(change.base or change.head, total.base),
-                share_of_change=_over(_added(change), step.delta) if told else None,
+                share_of_step=share_of(change.base or change.head, total.base),
+                share_of_change=share_of(_added(change), step.delta) if told else None,
             )
             for part, change in zip(parts, changes, strict=True)
         ),
@@ -444,10 +445,6 @@ def _find_welch(
 
 
 # --- what is said of it -------------------------------------------------------------------------
-
-
-def _over(value: float | None, whole: float | None) -> float | None:
-    return None if value is None or not whole else value / whole
 
 
 def _added(change: TimeChange) -> float | None:

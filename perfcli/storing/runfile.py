@@ -72,10 +72,8 @@ class _File(_Opening):
 
 
 def write(bundle: Bundle, path: Path) -> None:
-    """Write a run as one file, whole or not at all: whatever interrupts it leaves no trace.
-
-    Raises PerfcliError, with what to do, when the folder can't be written or the disk is full.
-    """
+    """Write a run as one file, whole or not at all: whatever interrupts it leaves no trace. Raises
+    PerfcliError, with what to do, when the folder can't be written or the disk is full."""
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,11 +95,8 @@ def write(bundle: Bundle, path: Path) -> None:
 
 def read(path: Path, *, sealed: bool = False) -> Run:
     """Return the run in a file; its texts are skipped, not decoded. ``sealed``: only one with a
-    checksum, which files of earlier versions lack.
-
-    Raises PerfcliError for a file that is no run, that was changed since it was written, or that
-    has numbers which no run has.
-    """
+    checksum, which files of earlier versions lack. Raises PerfcliError for a file that is no run,
+    that was changed since it was written, or that has numbers which no run has."""
     return _read_run(_open(path), path, sealed)
 
 

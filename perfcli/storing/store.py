@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ __all__ = [
     "damaged",
     "find",
     "find_newest",
+    "find_obstacle",
     "keep_out_of_commits",
     "locate",
     "new_id",
@@ -43,6 +45,8 @@ __all__ = [
 ]
 
 FOLDER = Path(".perfcli") / "runs"
+OTHERWISE = "change to a folder that can"
+"""What to do where it can't be written."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -67,6 +71,19 @@ def save(bundle: Bundle, folder: Path = FOLDER) -> Path:
     write(bundle, path)
     keep_out_of_commits(folder.parent)
     return path
+
+
+def find_obstacle(folder: Path = FOLDER) -> str:
+    """Return why no file can be made in a folder, or in the nearest one above it that exists; empty
+    where one can."""
+    place = folder.absolute()
+    while not place.exists():
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return ""
+    except OSError as error:
+        return f"{place} can't be written: {error.strerror or error}"
 
 
 def keep_out_of_commits(folder: Path) -> None:

@@ -159,9 +159,7 @@ def write(measurement: Measurement, folder: Path = FOLDER) -> Path:
 
 def read(path: Path) -> Measurement:
     """Return all that a file holds. A last line that was cut is left out, and a note says so.
-
-    Raises PerfcliError: no such file, no measurement, a newer format, or damaged in the middle.
-    """
+    Raises PerfcliError: no such file, no measurement, a newer format, or damaged in the middle."""
     try:
         first, *rest = path.read_bytes().split(b"\n")
     except FileNotFoundError:

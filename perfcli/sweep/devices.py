@@ -26,13 +26,7 @@ from perfcli.workflow.bench import Bench, MeasuredScenario, begin, measure, open
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.request import Question, choose_device
-from perfcli.workflow.setting import (
-    MeasuringOptions,
-    Setting,
-    settle,
-    settle_elsewhere,
-    why_not,
-)
+from perfcli.workflow.setting import MeasuringOptions, Setting, settle, settle_elsewhere, why_not
 
 
 class Devices(Protocol):
@@ -69,11 +63,8 @@ def choose_devices(
     points: Sequence[SweepPoint], numbers: Sequence[int], asked: MeasuringOptions, context: Context
 ) -> Devices:
     """Return the devices that are meant: the GPUs with these numbers, all of them without any, the
-    CPU, or GPUs of the cluster.
-
-    Raises PerfcliError where a variant can't be measured as it is asked for, and for devices that
-    are not there or unlike.
-    """
+    CPU, or GPUs of the cluster. Raises PerfcliError where a variant can't be measured as it is
+    asked for, and for devices that are not there or unlike."""
     if asked.clocks == "both":
         raise PerfcliError("--time is device or step in a sweep: it ranks variants by one of both")
     if context.cluster is not None:

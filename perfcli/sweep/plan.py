@@ -101,10 +101,8 @@ def _check_values(values: Sequence[Any], where: str) -> tuple[Scalar, ...]:
 
 
 def read_plan(path: Path) -> list[Block]:
-    """Return the blocks of a TOML file: the tables ``[[sweep]]``, or the whole file as one.
-
-    Raises PerfcliError for a file that can't be read, unknown keys and wrong types.
-    """
+    """Return the blocks of a TOML file: the tables ``[[sweep]]``, or the whole file as one. Raises
+    PerfcliError for a file that can't be read, unknown keys and wrong types."""
     try:
         with path.open("rb") as file:
             document = tomllib.load(file)
@@ -172,10 +170,8 @@ def _read_axes(values: Mapping[str, Any], key: str, where: str) -> dict[str, tup
 
 
 def list_points(blocks: Sequence[Block]) -> list[SweepPoint]:
-    """Return all combinations of all blocks, each once.
-
-    Raises PerfcliError where there is nothing to sweep, and for more than ``MOST_VARIANTS``.
-    """
+    """Return all combinations of all blocks, each once. Raises PerfcliError where there is nothing
+    to sweep, and for more than ``MOST_VARIANTS``."""
     if bare := next((block for block in blocks if not block.scenarios), None):
         known = ", ".join((*bare.params, *bare.options))
         of = f" for {known}" if known else ""
@@ -196,12 +192,12 @@ def _combine(block: Block) -> Iterator[SweepPoint]:
     first, so that variants to choose from stand together."""
     for scenario, target in itertools.product(block.scenarios, block.targets or (None,)):
         for params in _product(block.params):
-            texts = tuple(f"{name}={units.setting(value)}" for name, value in params.items())
+            texts = units.settings(params)
             question = Question(scenario, texts, block.preset, target, block.device, block.dynamic)
             for python in block.pythons or (None,):
                 for options in _product(block.options):
                     known = {n: v for n, v in options.items() if v != UNSET}
-                    side = Side(tuple(f"{n}={units.setting(v)}" for n, v in known.items()), python)
+                    side = Side(units.settings(known), python)
                     yield SweepPoint(question, side, params, options, target or "")
 
 

@@ -30,11 +30,8 @@ def run_sweep(
     points: Sequence[SweepPoint], context: Context, devices: Devices | None = None
 ) -> tuple[Swept, ...]:
     """Return what came of each point, in order, measured on ``devices`` where there are any. What
-    is finished is stored at once, and found there by the next sweep.
-
-    Raises PerfcliError where not one point can be compiled for what was typed, Interrupted on
-    Ctrl-C.
-    """
+    is finished is stored at once, and found there by the next sweep. Raises PerfcliError where not
+    one point can be compiled for what was typed, Interrupted on Ctrl-C."""
     if devices is not None:
         points = [_fit(point, devices.setting) for point in points]
         context = replace(context, jobs=context.jobs or devices.count_spare_cores())
@@ -147,7 +144,7 @@ def _begin(point: SweepPoint, job: Job | None = None) -> Swept:
     target, torch = point.target, ""
     if job is not None:
         request, torch = job.request, job.interpreter.torch or ""
-        target = request.target.name if request.target else request.device
+        target = request.place
     return Swept(
         point.question.scenario,
         point.params,
@@ -164,10 +161,9 @@ def _finish(begun: Swept, obtained: Obtained | PerfcliError) -> Swept:
         return replace(begun, error=str(obtained))
     run = obtained.run
     step = estimate_step(run)
-    target = run.target.name if run.target else run.device
     return replace(
         begun,
-        target=target,
+        target=run.place,
         torch=run.environment.torch,
         run=obtained.reference or run.id,
         reused=not obtained.compiled,

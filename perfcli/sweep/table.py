@@ -42,8 +42,7 @@ SWEEP: Table[Swept] = Table(
             *(_read_measured("low"), "s"),
         ),
         Column(
-            *("measured_seconds_high", "number", "upper end of it"),
-            *(_read_measured("high"), "s"),
+            *("measured_seconds_high", "number", "upper end of it"), *(_read_measured("high"), "s")
         ),
         Column(
             *("measured_clock", "text", "whose time it is: `device` or `step`"),
@@ -73,15 +72,10 @@ SWEEP: Table[Swept] = Table(
             *(_read_measured("ratio_low"), "ratio"),
         ),
         Column(
-            *("ratio_high", "number", "upper end of it"),
-            *(_read_measured("ratio_high"), "ratio"),
+            *("ratio_high", "number", "upper end of it"), *(_read_measured("ratio_high"), "ratio")
         ),
         Column(
-            *(
-                "pareto",
-                "flag",
-                "whether no other of its workload beats it in time and memory",
-            ),
+            *("pareto", "flag", "whether no other of its workload beats it in time and memory"),
             lambda each: each.pareto,
         ),
         Column(
@@ -102,11 +96,7 @@ SWEEP: Table[Swept] = Table(
         Column("extern_calls", "count", "calls of libraries", _read_metric("extern_calls")),
         Column("graph_breaks", "count", "graph breaks", _read_metric("graph_breaks")),
         Column(
-            *(
-                "compile_seconds",
-                "number",
-                "wall time of the compilation, longer beside others",
-            ),
+            *("compile_seconds", "number", "wall time of the compilation, longer beside others"),
             *(lambda each: each.compile_seconds, "s"),
         ),
         Column(

@@ -44,10 +44,8 @@ LIKELY_TIME = replace(
 
 
 class Judge(Protocol):
-    """Says how long variants take against the default, and against each other.
-
-    Raises PerfcliError where it is not known, CompileFailed where one does not compile.
-    """
+    """Says how long variants take against the default, and against each other. Raises PerfcliError
+    where it is not known, CompileFailed where one does not compile."""
 
     def compile(self, wanted: Iterable[Settings]) -> None:
         """Compile variants that will be asked for at once."""
@@ -84,10 +82,8 @@ class Estimating:
     """Single changes that helped no model before."""
 
     def begin(self) -> None:
-        """Compile the default, which all else is held against.
-
-        Raises PerfcliError where its time is not known at all.
-        """
+        """Compile the default, which all else is held against. Raises PerfcliError where its time
+        is not known at all."""
         forge = self.forge
         settings = forge.space.settings(frozenset())
         self._class = class_of(forge, settings)
@@ -127,7 +123,7 @@ class Estimating:
         if self.default is None:
             step = compare(run, run).estimate
             if step is None:
-                where = run.target.name if run.target else run.device
+                where = run.place
                 raise PerfcliError(
                     f"the time of a step is not known on {where}: no GPU like it was calibrated"
                 )

@@ -35,10 +35,8 @@ def run_program(
     command: Sequence[str], variant: Variant, patches: Sequence[str], notes: Notes
 ) -> int:
     """Return the exit code of a program with the variant's options in force, in it and in each
-    Python that it starts; 128 and the signal's number where one ended it.
-
-    Raises PerfcliError where it can't be started.
-    """
+    Python that it starts; 128 and the signal's number where one ended it. Raises PerfcliError where
+    it can't be started."""
     import perfcli.compile.applied as applied
 
     folder = make_scratch("apply-")

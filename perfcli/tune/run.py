@@ -77,11 +77,9 @@ class _Scope:
 def tune(
     question: Question, options: TuneOptions, timing: MeasuringOptions, context: Context
 ) -> tuple[Tuned, Pair | None]:
-    """Return what is found, and the default compared with it; None where nothing is chosen.
-
-    Raises PerfcliError for what the user got wrong and where no time is known, CompileFailed where
-    the default does not compile.
-    """
+    """Return what is found, and the default compared with it; None where nothing is chosen. Raises
+    PerfcliError for what the user got wrong and where no time is known, CompileFailed where the
+    default does not compile."""
     scope = _plan(question, options, timing, context)
     record = file.find_or_begin(identify(scope.job.request, scope.job.interpreter))
     generator = context.start_generator()
@@ -214,7 +212,7 @@ class _Tuning:
             write_title(scope.question, request),
             scope.question.scenario,
             scope.job.interpreter.torch or "",
-            request.target.name if request.target else request.device,
+            request.place,
             "default",
             "measured" if isinstance(judge, Measuring) else "estimated",
             scope.space.settings(frozenset()),

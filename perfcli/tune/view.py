@@ -47,7 +47,7 @@ def _count_skimmed(found: Tuned) -> str:
 
 def _describe_gain(found: Tuned) -> str:
     change = write_ratio(found.against_default)
-    return f"{_SOURCE[found.source]}, {change}: {_write(found.options)}"
+    return f"{_SOURCE[found.source]}, {change}: {' '.join(units.settings(found.options))}"
 
 
 def conclude(found: Tuned) -> Conclusion:
@@ -100,10 +100,6 @@ def write_ratio(ratio: Ratio | None) -> str:
     return units.interval(ratio.ratio, ratio.low, ratio.high)
 
 
-def _write(options: Any) -> str:
-    return " ".join(f"{name}={units.setting(value)}" for name, value in options.items())
-
-
 def _describe_search(found: Tuned) -> str:
     options, values = found.searched
     default = "" if found.seconds is None else f"default {units.seconds(found.seconds)} · "
@@ -152,7 +148,7 @@ def _describe_near(found: Tuned) -> Iterator[str]:
         if sets:
             yield head
         for tried in sets:
-            yield f"   {_write(tried.options)}: {_write_tried(tried)}"
+            yield f"   {' '.join(units.settings(tried.options))}: {_write_tried(tried)}"
 
 
 def _write_tried(tried: Tried) -> str:
@@ -194,7 +190,7 @@ def _describe_failures(found: Tuned) -> Iterator[str]:
         return
     yield f"{head}:"
     for name, why in found.failures.items():
-        yield f"   {_write(json.loads(name))}: {why[:160]}"
+        yield f"   {' '.join(units.settings(json.loads(name)))}: {why[:160]}"
 
 
 def _describe_stop(found: Tuned) -> Iterator[str]:
@@ -273,7 +269,9 @@ TRIED: Table[TriedRow] = Table(
     "a set of options that tune held against the default. Ratios are of the device time of a step",
     "`tune`",
     (
-        Column("options", "text", "what it sets", lambda row: _write(row[1].options)),
+        Column(
+            "options", "text", "what it sets", lambda row: " ".join(units.settings(row[1].options))
+        ),
         Column(
             "chosen",
             "flag",

@@ -32,7 +32,7 @@ from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS, time_problem
 from perfcli.workbench.facts import Planned, compile_plans, plan_problems
 from perfcli.workbench.problems import write_problem
 from perfcli.workbench.request import KernelsOptions, open_worker
-from perfcli.worker.roles import KernelWorker, Progress
+from perfcli.worker.roles import KernelWorker
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import Obtained, keep_run, obtain
 from perfcli.workflow.pair import Pair
@@ -147,11 +147,8 @@ def check_alone(given: Mapping[str, object]) -> None:
 
 def compile_pair(question: Question, side: Side, asked: MeasuringOptions, context: Context) -> Pair:
     """Return Inductor's run as the base, the hand-written kernels as the head; no findings yet.
-
-    Raises:
-        PerfcliError: nobody wrote kernels for the scenario, or not for these parameters.
-        CompileFailed: Triton refuses one of them.
-    """
+    Raises PerfcliError where nobody wrote kernels for the scenario, or not for these parameters.
+    Raises CompileFailed where Triton refuses one of them."""
     scenario = _find_scenario(question.scenario)
     measured, notes = _settle(question, side, asked, context), context.notes
     (job,) = order_jobs(question, [side], context)
@@ -200,11 +197,8 @@ def _list_scenarios() -> str:
 
 
 def _plan_all(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> list[_Planned]:
-    """Return a plan for each of the scenario's problems.
-
-    Raises:
-        PerfcliError: the family cannot compute one with these parameters.
-    """
+    """Return a plan for each of the scenario's problems. Raises PerfcliError where the family
+    cannot compute one with these parameters."""
     problems = scenario.handwritten(params) if scenario.handwritten else ()
     return [_plan_problem(asked, target) for asked in problems]
 
@@ -222,10 +216,7 @@ def _plan_problem(asked: ScenarioProblem, target: Target) -> _Planned:
 def _compile_problem(planned: _Planned, worker: KernelWorker, context: Context) -> CompiledProblem:
     name = planned.asked.family
     with Reporter([name], context.notes) as progress:
-
-        def told(done: int, total: int) -> None:
-            progress(Progress(0, "kernels", done, total, "compiling launches"))
-
+        told = progress.count("kernels", "compiling launches")
         (facts,) = compile_plans(planned.family, name, [planned.facts], worker, context.jobs, told)
     if facts.faults:
         raise CompileFailed(f"a hand-written kernel can't be launched: {facts.faults[0]}")

@@ -51,11 +51,8 @@ def _choose_cases(
     family: KernelFamily, params: Sequence[str], variant: str | None, wanted: Sequence[str]
 ) -> list[Case]:
     """Return the family's cases, or one for each problem that ``-p`` makes; of them those of a
-    variant, and those whose label has all words of one of ``wanted``.
-
-    Raises:
-        PerfcliError: none is left.
-    """
+    variant, and those whose label has all words of one of ``wanted``. Raises PerfcliError where
+    none is left."""
     cases = [Case(p) for p in _list_problems(family, params)] if params else list(family.cases)
     if variant is not None:
         cases = [replace(c, variant=variant) for c in cases if c.variant in (None, variant)]
@@ -141,10 +138,7 @@ def _run(
     compiling: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> None:
     """Fills ``found``. ``told`` hears after each case, ``compiling`` of what is compiled ahead.
-
-    Raises:
-        PerfcliError: every case was refused: nothing was checked.
-    """
+    Raises PerfcliError where every case was refused: nothing was checked."""
     checking = found.checking
     request = CheckRequest(
         checking.reference,

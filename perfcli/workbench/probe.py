@@ -36,7 +36,6 @@ class _ProbeCode(Protocol):
     """Says what a family's ``probe`` module has."""
 
     SWEPT: Mapping[str, tuple[int, ...]]
-    DTYPES: tuple[str, ...]
 
     def settings(self, **chosen: Any) -> tuple[Problem, ...]:
         """Return every combination, each a problem that fixes its launch."""
@@ -58,11 +57,8 @@ class _ProbeCode(Protocol):
 
 
 def run(name: str | None, asked: KernelsOptions) -> int:
-    """Compiles every launch, times it where the GPU is there, and says where the cliff is.
-
-    Raises:
-        PerfcliError: the family is no probe, or a parameter is none of its.
-    """
+    """Compiles every launch, times it where the GPU is there, and says where the cliff is. Raises
+    PerfcliError where the family is no probe, or a parameter is none of its."""
     asked.refuse("probe", "cases", "against", "variant", "all_variants")
     output.check_writable(asked.svg)
     ((reference, family),) = _find_families(name or "mix-order").items()
@@ -139,10 +135,7 @@ def _count_rows(
         if each.plan is None:
             raise PerfcliError(each.refusal)
     with Reporter([public(family.name)], notes) as progress:
-
-        def told(done: int, total: int) -> None:
-            progress(Progress(0, "kernels", done, total, "compiling launches"))
-
+        told = progress.count("kernels", "compiling launches")
         made = facts.compile_plans(family, reference, planned, worker, asked.jobs, told)
         seconds: dict[int, float | None] = {}
         for number, each in enumerate(made if timed else ()):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.loading.parameters import NEEDS, WORDS
 from perfcli.model import KernelFamily, Problem, Scalar
@@ -19,11 +20,8 @@ _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "flo
 
 def _list_problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
     """Return the family's benchmark problems with what ``NAME=VALUE`` sets; each once. Several
-    values, separated by commas, make several problems.
-
-    Raises:
-        PerfcliError: an unknown name, operation or value.
-    """
+    values, separated by commas, make several problems. Raises PerfcliError for an unknown name,
+    operation or value."""
     given = dict(_split(family, text) for text in params)
     found: dict[Any, Problem] = {}
     for values in itertools.product(*given.values()):
@@ -35,11 +33,7 @@ def _list_problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]
 
 
 def _find_variant(family: KernelFamily, name: str | None) -> str | None:
-    """Return the variant that is meant.
-
-    Raises:
-        PerfcliError: the family has none like it.
-    """
+    """Return the variant that is meant. Raises PerfcliError where the family has none like it."""
     known = {public(variant.name): variant.name for variant in family.variants}
     if name is None or public(name) in known:
         return name and known[public(name)]
@@ -51,7 +45,7 @@ def write_problem(problem: Problem) -> str:
     parts = [problem.operation, f"{problem.rows} × {problem.columns}", problem.dtype]
     if problem.row_stride not in (None, problem.columns):
         parts.append(f"row-stride={problem.row_stride}")
-    parts += [f"{public(name)}={_write_setting(v)}" for name, v in problem.settings.items()]
+    parts += [f"{public(name)}={units.parameter(v)}" for name, v in problem.settings.items()]
     return " ".join(parts)
 
 
@@ -143,7 +137,3 @@ def _list_settings(family: KernelFamily) -> dict[str, Scalar]:
             if found.get(name) is None:
                 found[name] = value
     return found
-
-
-def _write_setting(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

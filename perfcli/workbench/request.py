@@ -89,10 +89,8 @@ def _has_gpu(asked: KernelsOptions) -> bool:
 
 @contextmanager
 def open_worker(asked: KernelsOptions) -> Iterator[KernelWorker]:
-    """Open a worker, a made-up one where ``--fake`` says so.
-
-    Raises PerfcliError where the interpreter has no torch.
-    """
+    """Open a worker, a made-up one where ``--fake`` says so. Raises PerfcliError where the
+    interpreter has no torch."""
     worker = _start_worker(asked)
     try:
         yield worker

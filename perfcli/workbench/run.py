@@ -87,10 +87,7 @@ def _compile_launches(
     if refusals and not any(each.plan for each in planned):
         raise PerfcliError("; ".join(sorted(refusals)))
     with Reporter([public(family.name)], notes) as progress:
-
-        def told(done: int, total: int) -> None:
-            progress(Progress(0, "kernels", done, total, "compiling launches"))
-
+        told = progress.count("kernels", "compiling launches")
         return facts.compile_plans(family, reference, planned, worker, asked.jobs, told)
 
 
@@ -121,7 +118,8 @@ def check(name: str | None, asked: KernelsOptions) -> int:
                 found = CaseResults(checking)
                 done.append(found)
                 try:
-                    told, ahead = _report_cases(progress, total), _report_compiling(progress)
+                    told = _report_cases(progress, total)
+                    ahead = progress.count("check", "compiling kernels ahead")
                     check_cases._run(found, worker, asked.jobs, asked.seed or 0, told, ahead)
                 except KeyboardInterrupt:
                     _say(found, asked)
@@ -150,13 +148,6 @@ def _report_cases(progress: Reporter, total: int) -> Callable[[CaseResults], Non
         failed = found.count("wrong", "failed")
         text = f"running cases, {failed} not right" if failed else "running cases"
         progress(Progress(0, "check", len(found.found), total, text))
-
-    return told
-
-
-def _report_compiling(progress: Reporter) -> Callable[[int, int], None]:
-    def told(done: int, total: int) -> None:
-        progress(Progress(0, "check", done, total, "compiling kernels ahead"))
 
     return told
 

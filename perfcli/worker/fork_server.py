@@ -80,11 +80,7 @@ class _ForkServer:
     """Holds one such process, which starts at once."""
 
     def __init__(
-        self,
-        request: CompileRequest,
-        environment: Mapping[str, str],
-        use: Use,
-        steps_back: bool,
+        self, request: CompileRequest, environment: Mapping[str, str], use: Use, steps_back: bool
     ) -> None:
         self.phase: StartPhase | None = None
         self._began = time.monotonic()

@@ -22,12 +22,7 @@ from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.forked_worker import _is_private, _read_line, find_place
 from perfcli.worker.keeper import SOCKET, KeepRequest, connect
-from perfcli.worker.starting import (
-    Use,
-    find_kept_folder,
-    measuring_environment,
-    worker_environment,
-)
+from perfcli.worker.starting import Use, find_kept_folder, measuring_environment, worker_environment
 
 _ABOUT = "about.json"
 _START_SECONDS = 60.0

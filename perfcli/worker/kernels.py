@@ -72,10 +72,8 @@ class _Worker(HeldWorker):
         self._open().doing = what
 
     def ask(self, question: Mapping[str, Any]) -> Iterator[_Reply]:
-        """Yield the replies up to ``done``.
-
-        Raises what the worker says went wrong, and WorkerFailed where it died or hung.
-        """
+        """Yield the replies up to ``done``. Raises what the worker says went wrong, and
+        WorkerFailed where it died or hung."""
         channel = self._open()
         channel.send(protocol.encode(question))
         while True:
@@ -132,11 +130,8 @@ class _Checking:
     def run(self, start: Callable[[], _Worker]) -> Iterator[tuple[int, CheckedCase]]:
         """Yield what one worker finds of the cases that are left. One that is lost on a GPU takes
         its case with it and no more; while it compiled ahead, it takes none: the next compiles each
-        kernel where its case runs, so that it is known which one it was.
-
-        Raises:
-            WorkerFailed: a worker of the interpreter's died or hung.
-        """
+        kernel where its case runs, so that it is known which one it was. Raises WorkerFailed where
+        a worker of the interpreter's died or hung."""
         numbers = list(self.left)
         asked = replace(self._request, cases=tuple(self.left.values()))
         worker = start()
@@ -256,11 +251,8 @@ def time_corpus(
     request: CorpusRequest, python: str | None = None
 ) -> Iterator[CorpusCode | tuple[int, ColdAndHot]]:
     """Yield what cases are compiled to, then the times of each by its number, as they come. A case
-    that Triton refuses, or whose times were lost, is left out.
-
-    Raises:
-        WorkerFailed: the worker died or hung.
-    """
+    that Triton refuses, or whose times were lost, is left out. Raises WorkerFailed where the worker
+    died or hung."""
     with _start(python, SILENT_SECONDS, "compiling kernels") as worker:
         for reply in worker.ask({"corpus": request}):
             if reply.type == "compiled":
@@ -275,11 +267,8 @@ def time_operators(
     request: OperatorsRequest, python: str | None = None
 ) -> Iterator[dict[str, float] | tuple[int, tuple[TimedOperator, ...]]]:
     """Yield what the host needs for calls, in microseconds by kind, then the calls of each case by
-    its number, as they come. A case whose times were lost is left out.
-
-    Raises:
-        WorkerFailed: the worker died or hung.
-    """
+    its number, as they come. A case whose times were lost is left out. Raises WorkerFailed where
+    the worker died or hung."""
     with _start(python, SILENT_SECONDS, "timing library operators") as worker:
         for reply in worker.ask({"operators": request}):
             if reply.type == "host":

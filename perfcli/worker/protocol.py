@@ -70,9 +70,7 @@ def error(kind: str, message: str, detail: str) -> PerfcliError:
 
 def decode_dataclass(kind: type[T], data: Any) -> T:
     """Return a (nested) dataclass from plain JSON data, in a process that may have no msgspec.
-
-    Raises ``TypeError`` or ``KeyError`` for data of another shape.
-    """
+    Raises ``TypeError`` or ``KeyError`` for data of another shape."""
     return typing.cast(T, _decode(kind, data))
 
 

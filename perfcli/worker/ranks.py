@@ -103,10 +103,7 @@ class RankGroup:
     def _blame(self, known: Sequence[tuple[int, PerfcliError]]) -> PerfcliError:
         """Return the error of the rank that died, or else of the first that failed, with what is
         known of the others that have not finished: one of them may have kept all waiting."""
-        number, error = next(
-            ((n, e) for n, e in known if isinstance(e, WorkerFailed)),
-            known[0],
-        )
+        number, error = next(((n, e) for n, e in known if isinstance(e, WorkerFailed)), known[0])
         worker, rank = f"the {self._side}'s worker", f"the {self._side}'s rank {number}"
         text = str(error)
         text = text.replace(worker, rank, 1) if worker in text else f"{text} (rank {number})"

@@ -105,10 +105,8 @@ class Generator(Protocol):
         weighs: bool = False,
     ) -> tuple[KernelFacts, ...]:
         """Return the kernels with their candidates, as the whole compilation has them; with the
-        work of each where ``weighs`` asks for it.
-
-        Raises CompileFailed where Triton refuses one, WorkerFailed where the worker died.
-        """
+        work of each where ``weighs`` asks for it. Raises CompileFailed where Triton refuses one,
+        WorkerFailed where the worker died."""
         ...
 
     def close(self) -> None:
@@ -118,10 +116,8 @@ class Generator(Protocol):
 
 class KernelWorker(Protocol):
     def compiled(self, request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
-        """Return each launch's number and what it became, as they come.
-
-        Raises WorkerFailed where the worker died or hung.
-        """
+        """Return each launch's number and what it became, as they come. Raises WorkerFailed where
+        the worker died or hung."""
         ...
 
     def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
@@ -140,10 +136,8 @@ class KernelWorker(Protocol):
         self, request: BenchRequest, ask: BenchAsk, preparing: Callable[[str], None]
     ) -> Benched:
         """Return one problem, timed. ``preparing`` hears which contender is being made ready, and
-        an empty text when the rounds begin.
-
-        Raises WorkerFailed where the worker died or hung; the next problem gets a new one.
-        """
+        an empty text when the rounds begin. Raises WorkerFailed where the worker died or hung; the
+        next problem gets a new one."""
         ...
 
     def close(self) -> None:
@@ -166,11 +160,8 @@ class MeasuringWorker(Protocol):
     """Measures one variant, compiled and warm in a process of its own."""
 
     def prepare(self) -> Prepared:
-        """Wait until it is compiled, checked and warm.
-
-        Raises UserCodeFailed, CompileFailed, WrongResult, OutOfMemory, or WorkerFailed where it
-        died, hung or sent nonsense.
-        """
+        """Wait until it is compiled, checked and warm. Raises UserCodeFailed, CompileFailed,
+        WrongResult, OutOfMemory, or WorkerFailed where it died, hung or sent nonsense."""
         ...
 
     def turn(self, ask: Ask) -> Turn:

@@ -97,10 +97,7 @@ def _follow_accesses(
 
 
 def _explain(
-    source: str,
-    found: Sequence[LaunchWork | None],
-    blobs: Mapping[str, str],
-    kernel: KernelFacts,
+    source: str, found: Sequence[LaunchWork | None], blobs: Mapping[str, str], kernel: KernelFacts
 ) -> Iterator[str]:
     """Yield why the work of a kernel is not known, or of which lines it is not known where they
     read and write."""

@@ -332,11 +332,9 @@ def measure(
     place: Bench | None = None,
 ) -> Measurement:
     """Return raw times of both sides; every round is stored as soon as it is there. ``place`` may
-    have workers that are on their way already; who gives it closes it.
-
-    Raises what a worker raises, with how much was kept; NotComparable where the two do not run
-    in the same place; Interrupted on Ctrl-C before the first round.
-    """
+    have workers that are on their way already; who gives it closes it. Raises what a worker raises,
+    with how much was kept; NotComparable where the two do not run in the same place; Interrupted on
+    Ctrl-C before the first round."""
     plan = setting.plan(jobs)
     opening = begin(plan, subject.scenario, subject.base, subject.head)
     names = [*(job.request.variant.name for job in jobs), "both"]

@@ -47,6 +47,8 @@ OF_THE_RUN = "peak_memory_bytes"
 # What is counted in the code: where such a finding is gone, none is left. Of other amounts, such as
 # the time of kernels, something is left, and it is in kernels that may be others now.
 NONE_LEFT = ("spilled_words", "graph_breaks")
+_ELSEWHERE = "it is elsewhere instead"
+"""The amounts beside it are those of the whole run: of one kernel or reason none would be left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,7 @@ def _attempt(
 ) -> _Attempt:
     """Return what became of a cure; ``findings`` are all of the head's. With a ``base`` they are
     those of a comparison, and what only a comparison shows is looked for in base and ``tried``.
-
-    Raises PerfcliError where neither run has a kernel, or a rule fails.
-    """
+    Raises PerfcliError where neither run has a kernel, or a rule fails."""
     comparison = compare(head, tried, ASPECTS)
     if base is None:
         after: Sequence[Finding] = diagnosis.explain(tried)
@@ -85,6 +85,8 @@ def _judge(finding: Finding, cure: Cure, made: _Attempt) -> Trial:
     those of all findings that are about the same: of a kernel's parts, where the cure splits it."""
     before, after = _about_the_same(finding, made)
     outcome, reason = _outcome(finding, before, after, made)
+    if reason == _ELSEWHERE:
+        before, after = _list_alike(finding, made)
     was, is_ = _amounts(finding, before, after, made)
     return Trial(
         cure,
@@ -133,9 +135,9 @@ def _outcome(
         return "failed", f"the machine code of {unknown} is not known"
     if not _shrinks(before, after):
         return "does not help", ""
-    was, is_ = ([f for f in s if f.code == finding.code] for s in (made.before, made.after))
+    was, is_ = _list_alike(finding, made)
     if is_ and _weight(is_) >= _weight(was):
-        return "does not help", "it is elsewhere instead"
+        return "does not help", _ELSEWHERE
     peak = _whole(finding, made)
     if peak is not None and peak.outcome != "better":
         return "does not help", "the peak is elsewhere"
@@ -144,17 +146,27 @@ def _outcome(
     return ("helps at a cost" if made.comparison.outcome == "worse" else "helps"), ""
 
 
+def _list_alike(finding: Finding, made: _Attempt) -> tuple[list[Finding], list[Finding]]:
+    """Return all findings with the same code, before and after."""
+    was, is_ = ([f for f in s if f.code == finding.code] for s in (made.before, made.after))
+    return was, is_
+
+
 def _find_no_gain(finding: Finding, comparison: Comparison) -> str:
     """Return how long the step takes by estimate where that is no shorter with the cure; empty
-    where there is no estimate, it can't tell, or the finding is about something else than time:
-    memory, or a kernel that can't be launched, an error that has no cost in seconds."""
+    where there is no estimate, where it can't tell about spills or bytes, or where the finding is
+    about something else than time: memory, or a kernel that can't be launched, an error that has no
+    cost in seconds."""
     estimate = comparison.estimate
     if estimate is None or not is_estimated(comparison):
         return ""
     timed = finding.cost is not None or finding.metric.endswith("_seconds")
     if finding.metric == OF_THE_RUN or (finding.severity == "error" and not timed):
         return ""
-    return write_estimate(estimate) if estimate.verdict in ("slower", "same") else ""
+    # Where the estimate can't tell, it proves no gain of a finding that is about the time alone.
+    alone = finding.metric.endswith(("_seconds", "_sectors")) and (estimate.ratio or 0.0) >= 1
+    gains_nothing = estimate.verdict in ("slower", "same") or alone
+    return write_estimate(estimate) if gains_nothing else ""
 
 
 def _about_the_same(finding: Finding, made: _Attempt) -> tuple[list[Finding], list[Finding]]:
@@ -335,16 +347,11 @@ class _Compiler:
 
 
 def _cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
-    """Return the variant with a cure's options added.
-
-    Raises PerfcliError where this torch has none of that name.
-    """
-    texts = [f"{name}={units.setting(value)}" for name, value in cure.options.items()]
-    added = assignments.make_variant("", texts, catalogue)
+    """Return the variant with a cure's options added. Raises PerfcliError where this torch has none
+    of that name."""
+    added = assignments.make_variant("", units.settings(cure.options), catalogue)
     both = replace(
-        variant,
-        options={**variant.options, **added.options},
-        env={**variant.env, **added.env},
+        variant, options={**variant.options, **added.options}, env={**variant.env, **added.env}
     )
     return replace(both, name=describe(both))
 

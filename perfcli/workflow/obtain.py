@@ -154,7 +154,8 @@ def warn_of_oversights(run: Run, notes: Notes, shows_notes: bool = False) -> Non
     if run.target is not None and run.device != "cpu" and languages == {"cpp"}:
         notes.warn(
             f"{run.scenario}: no kernel was compiled for {run.target.name}, all are C++: the model "
-            "or its inputs were put on the CPU (leave out device='cpu' and .to('cpu'))"
+            "or its inputs were put on the CPU (leave out device='cpu' and .to('cpu')), or the "
+            "model makes its tensors there (device=x.device puts them beside x)"
         )
 
 
@@ -217,11 +218,18 @@ def obtain_each(
     for job in {job.interpreter.torch: job for job in wanted}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
+    obstacle = store.find_obstacle() if keeps else ""
+    if obstacle:  # said before anybody waits for what is compiled
+        notes.warn(
+            f"{obstacle}: what is compiled is reported and not stored; to keep it, "
+            f"{store.OTHERWISE}"
+        )
     ids |= {fingerprint: store.new_id(datetime.now(UTC)) for fingerprint in missing}
     interlude = begin(ids)
 
     def keep(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
-        return (keep_run if keeps else _pass_on)(bundle, fingerprint, notes, ids[fingerprint])
+        kept = keep_run if keeps and not obstacle else _pass_on
+        return kept(bundle, fingerprint, notes, ids[fingerprint])
 
     with context.phase("compile"):
         for job, made in _compile(wanted, context, keep, interlude):
@@ -277,8 +285,8 @@ def _name_requests(requests: Sequence[CompileRequest]) -> list[str]:
     leaves everything in which they differ as it is."""
     ways: tuple[Callable[[CompileRequest], str], ...] = (
         lambda each: each.scenario,
-        lambda each: " ".join(f"{k}={units.setting(value)}" for k, value in each.params.items()),
-        lambda each: each.target.name if each.target else each.device,
+        lambda each: " ".join(units.settings(each.params)),
+        lambda each: each.place,
         lambda each: each.variant.name,
     )
     parts = [[way(each) for each in requests] for way in ways]
@@ -345,8 +353,7 @@ def describe_kept(stored: Sequence[Obtained]) -> str:
 
 
 def _list_facts(run: Run) -> list[str]:
-    params = (f"{name}={units.setting(value)}" for name, value in run.params.items())
-    return [run.scenario, *params, run.target.name if run.target else run.device]
+    return [run.scenario, *units.settings(run.params), run.place]
 
 
 _MOST_NAMED = 4

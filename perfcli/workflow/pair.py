@@ -77,10 +77,8 @@ class Pair:
 def load_pair(
     base: str, head: str, asked: MeasuringOptions, allow: Collection[str], context: Context
 ) -> Pair:
-    """Return two stored runs with the newest measurement of them.
-
-    Raises PerfcliError where there are none, NotComparable where they are unlike.
-    """
+    """Return two stored runs with the newest measurement of them. Raises PerfcliError where there
+    are none, NotComparable where they are unlike."""
     plain = replace(asked, clocks=None)
     plain.refuse("two stored runs are compared as they are, with their newest measurement")
     ours, theirs = load_both(base, head, context)
@@ -125,11 +123,9 @@ def make_pair(
     context: Context,
 ) -> Pair:
     """Return two things that were named on the command line, held together: each is compiled, or
-    found, or a stored run. Both are measured where both are compiled and there is a device.
-
-    Raises PerfcliError for what the user got wrong, NotComparable for what is unlike without
-    having been typed so, and what compiling and measuring raise.
-    """
+    found, or a stored run. Both are measured where both are compiled and there is a device. Raises
+    PerfcliError for what the user got wrong, NotComparable for what is unlike without having been
+    typed so, and what compiling and measuring raise."""
     named = [side.scenario or question.scenario for side in sides]
     is_stored = [read_reference(text).kind == "run" for text in named]
     if not any(is_stored) or not sides[1].scenario:

@@ -75,10 +75,8 @@ class Side:
 
 
 def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> list[Job]:
-    """Return a job for each side, the question's toggles applied.
-
-    Raises PerfcliError for what the user got wrong, and where the sides are the same.
-    """
+    """Return a job for each side, the question's toggles applied. Raises PerfcliError for what the
+    user got wrong, and where the sides are the same."""
     for text in dict.fromkeys(side.scenario or question.scenario for side in sides):
         check_compiled(text, context)
     probe = context.choose_probe(question.device)
@@ -134,10 +132,8 @@ def read_reference(text: str) -> Reference:
 def make_jobs(
     question: Question, sides: Sequence[Side], probe: Probe, jobs: int | None = None
 ) -> list[Job]:
-    """Return requests for all sides of a question, in jobs.
-
-    Raises PerfcliError for whatever the user got wrong, before anything is compiled.
-    """
+    """Return requests for all sides of a question, in jobs. Raises PerfcliError for whatever the
+    user got wrong, before anything is compiled."""
     device, target = choose_device(question.device, question.target)
     made = []
     for side in sides:
@@ -273,7 +269,7 @@ def _find_defaults(jobs: Sequence[Job]) -> str:
 def describe(variant: Variant) -> str:
     """Return ``default``, or what the variant sets: ``triton.cudagraphs=true python
     2.15/bin/python``."""
-    settings = [f"{name}={units.setting(value)}" for name, value in variant.options.items()]
+    settings = [*units.settings(variant.options)]
     settings += [f"{name}={value}" for name, value in variant.env.items()]
     if variant.python:
         settings.append(f"python {variant.python}")
@@ -307,10 +303,7 @@ def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileReq
 
 def choose_device(device: str | None, target: str | None) -> tuple[Device, Target | None]:
     """Return the device and target that are meant: cuda where there is a GPU, else a target without
-    one.
-
-    Raises PerfcliError where the two contradict each other or the device is not there.
-    """
+    one. Raises PerfcliError where the two contradict each other or the device is not there."""
     if device == "cpu":
         if target:
             raise PerfcliError(f"--target {target} is a GPU: leave out --target or --device cpu")

@@ -39,10 +39,8 @@ class Revision:
     folder: Path
 
     def place(self, path: Path) -> Path:
-        """Return where a file of the user's checkout is in that revision.
-
-        Raises PerfcliError for one outside the repository.
-        """
+        """Return where a file of the user's checkout is in that revision. Raises PerfcliError for
+        one outside the repository."""
         real = path.resolve()
         if not real.is_relative_to(self.root):
             raise PerfcliError(
@@ -94,10 +92,8 @@ def look_in(request: CompileRequest, folders: Sequence[Path]) -> CompileRequest:
 @contextmanager
 def check_out(name: str, folder: Path) -> Iterator[Revision]:
     """Yield a worktree of a revision of the repository around ``folder``, which is removed at the
-    end whatever happens.
-
-    Raises PerfcliError where there is no repository or no such revision, or git fails.
-    """
+    end whatever happens. Raises PerfcliError where there is no repository or no such revision, or
+    git fails."""
     root, commit = find_commit(name, folder)
     sweep_worktrees()
     above = make_scratch(_KIND, str(root))

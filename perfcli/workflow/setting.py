@@ -115,11 +115,9 @@ class Setting:
 
 
 def settle(question: Question, asked: MeasuringOptions, context: Context) -> Setting | None:
-    """Return how to measure; None where nothing is measured: without a device, or unwanted.
-
-    Raises PerfcliError for options that contradict each other, numbers out of range, a device that
-    is not there, and more threads than cores; before anything is compiled.
-    """
+    """Return how to measure; None where nothing is measured: without a device, or unwanted. Raises
+    PerfcliError for options that contradict each other, numbers out of range, a device that is not
+    there, and more threads than cores; before anything is compiled."""
     _check_range(asked)
     environments.check_allowed(asked.allow_env)
     if asked.no_time:

@@ -33,10 +33,8 @@ from perfcli.workflow.revision import (
 
 def pin_reference(reference: Reference) -> Reference:
     """Return the reference with the commit that its revision is now: a branch is another one
-    tomorrow. One without a revision stays as it is.
-
-    Raises PerfcliError where there is no repository, no such revision, or no such file in it.
-    """
+    tomorrow. One without a revision stays as it is. Raises PerfcliError where there is no
+    repository, no such revision, or no such file in it."""
     if not reference.revision:
         return reference
     with _said_of(reference):
@@ -252,9 +250,6 @@ def _give_back(bundle: Bundle, request: CompileRequest, revision: Revision) -> B
     text = msgspec.json.encode(replace(bundle.run, sources=sources))
     text = text.replace(own.encode(), f"{revision.root}{os.sep}".encode())
     run = replace(
-        decode(text, Run),
-        scenario=request.scenario,
-        variant=request.variant,
-        script=request.script,
+        decode(text, Run), scenario=request.scenario, variant=request.variant, script=request.script
     )
     return replace(bundle, run=run)

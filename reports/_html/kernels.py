@@ -95,7 +95,7 @@ def _row(
     timed: dict[int | None, GroupTiming],
 ) -> _Row:
     group = comparison.groups[number]
-    base, head = _kernels_of(comparison, group)
+    base, head = group.match.select(comparison.base, comparison.head)
     names = _names(comparison, group, check)
     cells = [_cell(column, group, base, head) for column in columns]
     cells += [_time_cell(timed.get(number))] if timed else []
@@ -121,14 +121,9 @@ def _row(
 def _estimate(comparison: Comparison, group: KernelGroup) -> float:
     """Return the seconds of a step that the head's kernels are estimated to take; 0 where that is
     not known."""
-    return sum(k.step_seconds or 0.0 for k in _kernels_of(comparison, group)[1])
-
-
-def _kernels_of(
-    comparison: Comparison, group: KernelGroup
-) -> tuple[list[KernelFacts], list[KernelFacts]]:
-    base = [comparison.base.kernels[n] for n in group.match.base]
-    return base, [comparison.head.kernels[n] for n in group.match.head]
+    return sum(
+        k.step_seconds or 0.0 for k in group.match.select(comparison.base, comparison.head)[1]
+    )
 
 
 def _names(comparison: Comparison, group: KernelGroup, check: int) -> tuple[_Name, ...]:

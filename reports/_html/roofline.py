@@ -165,9 +165,7 @@ def _works(comparison: Comparison) -> tuple[list[_Work], dict[str, int]]:
 
 
 def _work(
-    side: str,
-    kernels: tuple[tuple[int, KernelFacts], ...],
-    timing: GroupTiming | None,
+    side: str, kernels: tuple[tuple[int, KernelFacts], ...], timing: GroupTiming | None
 ) -> _Work | None:
     flops = moved = 0.0
     for _, kernel in kernels:

@@ -101,9 +101,7 @@ def _write_times(comparison: Comparison, rank: int) -> list[Section]:
     how = "".join(f"- {label}: {_quote_prose(text)}\n" for label, text in list_measured(timing))
     sections.append(
         Section(
-            rank + 3,
-            f"{_open_details('How it was measured')}{how}\n</details>\n\n",
-            what="note",
+            rank + 3, f"{_open_details('How it was measured')}{how}\n</details>\n\n", what="note"
         )
     )
     return sections

@@ -158,10 +158,8 @@ def list_group_kernels(group: int | None, comparison: Comparison) -> list[Kernel
     """Return the head's kernels of a group, the base's where they are gone."""
     if group is None:
         return []
-    match = comparison.groups[group].match
-    if match.head:
-        return [comparison.head.kernels[number] for number in match.head]
-    return [comparison.base.kernels[number] for number in match.base]
+    base, head = comparison.groups[group].match.select(comparison.base, comparison.head)
+    return head or base
 
 
 def _choose_place(

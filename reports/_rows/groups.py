@@ -40,7 +40,7 @@ def list_changed(comparison: Comparison) -> list[KernelGroup]:
     times = _list_deltas(comparison)
 
     def cost(group: KernelGroup) -> tuple[float, ...]:
-        code = (sign * costs * _find_delta(group, m) for m, costs in _COSTS.items())
+        code = (sign * costs * group.delta(m) for m, costs in _COSTS.items())
         return (sign * times.get(id(group), 0.0), *code)
 
     return sorted((g for g in comparison.groups if _has_changed(g)), key=cost)
@@ -57,10 +57,6 @@ def _list_deltas(comparison: Comparison) -> dict[int, float]:
 
 def _has_changed(group: KernelGroup) -> bool:
     return group.match.relation != "same" or any(c.delta for c in group.changes)
-
-
-def _find_delta(group: KernelGroup, metric: str) -> float:
-    return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
 
 
 def count_unchanged(comparison: Comparison) -> str:
@@ -164,8 +160,7 @@ def is_other_code(group: KernelGroup, comparison: Comparison) -> bool:
     because = comparison.because
     if because and because.group is not None and comparison.groups[because.group] is group:
         return False
-    base = [comparison.base.kernels[index] for index in group.match.base]
-    head = [comparison.head.kernels[index] for index in group.match.head]
+    base, head = group.match.select(comparison.base, comparison.head)
     sure = group.match.confidence >= _DOUBT and group.match.relation == "changed"
     return sure and _name_unseen(group, base, head) == _OTHER_CODE
 

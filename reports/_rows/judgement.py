@@ -70,7 +70,7 @@ def name_check(check: Judged) -> str:
     if check.comparison is None:
         return "comparison"
     base, head = check.comparison.base, check.comparison.head
-    where = head.target.name if head.target else head.device
+    where = head.place
     if base.scenario != head.scenario:
         return units.printable(f"{base.scenario} → {head.scenario} · {where}")
     return units.printable(f"{head.scenario}@{where}")

@@ -30,7 +30,7 @@ class _Operators:
 
 
 def _sum_operators(run: Run) -> _Operators:
-    calls = sum(extern.count for extern in run.externs)
+    calls = run.count_externs().total()
     works = [(call.count, call.work) for extern in run.externs for call in extern.calls]
     known = [(count, work) for count, work in works if work is not None]
     estimates = [extern.estimate for extern in run.externs]
@@ -49,16 +49,19 @@ def _write_operators(sides: Sequence[_Operators]) -> str:
     sides; what is not known is left out, and said."""
     first, last = sides[0], sides[-1]
     texts = [_join_calls(first.calls, last.calls)]
-    if first.counted or last.counted:
-        flops = tuple(units.flops(side.flops) for side in sides)
-        texts += [_join(flops)] if any(side.flops for side in sides) else []
-        texts.append(_join(tuple(units.size(round(side.moved)) for side in sides)))
+    known = [side for side in sides if side.counted or not side.calls]
+    if any(side.counted for side in known):
+        flops = tuple(units.flops(side.flops) for side in known)
+        texts += [_join(flops)] if any(side.flops for side in known) else []
+        texts.append(_join(tuple(units.size(round(side.moved)) for side in known)))
     if all(side.seconds is not None or not side.calls for side in sides):
         texts.append(_join(tuple(units.seconds(side.seconds or 0.0) for side in sides)))
         texts[-1] += " by estimate"
     missing = max(side.calls - side.counted for side in sides)
     if missing and last.calls:
-        texts.append(f"the work of {missing} is not known")
+        lacking = [side.calls > side.counted for side in sides]
+        whose = "" if len(set(lacking)) == 1 else " of the base" if lacking[0] else " of the head"
+        texts.append(f"the work of {missing}{whose} is not known")
     return ", ".join(texts)
 
 

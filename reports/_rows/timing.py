@@ -171,8 +171,7 @@ def _write_estimated(group: GroupTiming, comparison: Comparison) -> str:
     if group.group is None or comparison.estimate is None:
         return ""
     match = comparison.groups[group.group].match
-    base = sum_estimates([comparison.base.kernels[number] for number in match.base])
-    head = sum_estimates([comparison.head.kernels[number] for number in match.head])
+    base, head = map(sum_estimates, match.select(comparison.base, comparison.head))
     return units.from_to(base, head) if base or head else ""
 
 

@@ -135,7 +135,7 @@ def _write_cost(change: Change) -> str:
 
 def write_assignments(options: Mapping[str, OptionValue]) -> str:
     """Return the options as they are given to ``-o``."""
-    return " ".join(f"{name}={units.setting(value)}" for name, value in options.items())
+    return " ".join(units.settings(options))
 
 
 def write_application(trial: Trial) -> str:

@@ -23,7 +23,7 @@ MOST_OPERATORS = 10
 def _list_externs(run: Run) -> list[RenderableType]:
     """Return a table of a run's extern operators, the most frequent first; nothing where it has
     none."""
-    calls = _count_calls(run)
+    calls = run.count_externs()
     if not calls:
         return []
     seconds = _sum_seconds(run)
@@ -69,7 +69,7 @@ def _sum_seconds(run: Run) -> dict[str, float]:
 def _compare_externs(comparison: Comparison) -> list[RenderableType]:
     """Return a line with the extern operators of both sides, those that changed first; nothing
     where neither side has any."""
-    base, head = _count_calls(comparison.base), _count_calls(comparison.head)
+    base, head = comparison.base.count_externs(), comparison.head.count_externs()
     operators = list({**head, **base})
     if not operators:
         return _draw_lines(list_step_changes(comparison))
@@ -91,10 +91,3 @@ def _write_calls(operator: str, base: Counter[str], head: Counter[str]) -> str:
     if base[operator] == head[operator]:
         return f"{operator} {units.count(head[operator])}"
     return f"{operator} {units.count(base[operator])} → {units.count(head[operator])}"
-
-
-def _count_calls(run: Run) -> Counter[str]:
-    calls: Counter[str] = Counter()
-    for extern in run.externs:
-        calls[extern.op] += extern.count
-    return calls

@@ -99,19 +99,12 @@ def show_kernel(
     by default the expected winner, or the best where nothing is expected. ``selections`` are those
     of its run."""
     chosen = kernel.shown if candidate is None else kernel.candidates[candidate]
-    parts: list[RenderableType] = [
-        _Title(number, kernel.name),
-        _draw_facts(kernel, chosen),
-    ]
+    parts: list[RenderableType] = [_Title(number, kernel.name), _draw_facts(kernel, chosen)]
     parts += [Text(units.printable(f"note: {note}"), style="yellow") for note in kernel.notes]
     if kernel.origins:
         parts += [Text(""), Text("Computes", style="bold"), _draw_origins(kernel.origins)]
     if kernel.candidates:
-        parts += [
-            Text(""),
-            Text("Candidates", style="bold"),
-            _Candidates(kernel, chosen),
-        ]
+        parts += [Text(""), Text("Candidates", style="bold"), _Candidates(kernel, chosen)]
     for selection in selections:
         if (kernel.graph, kernel.name) in {(use.graph, use.kernel) for use in selection.uses}:
             parts += _draw_selection(selection, kernel.name)

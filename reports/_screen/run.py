@@ -83,7 +83,7 @@ def show_listing(run: Run) -> RenderableType:
 
 def _draw_head(run: Run) -> list[RenderableType]:
     launches = sum(kernel.launches for kernel in run.kernels)
-    externs = sum(extern.count for extern in run.externs)
+    externs = run.count_externs().total()
     breaks = sum(run.graph_breaks.values())
     facts = [
         units.plural(len(run.kernels), "generated kernel"),

@@ -117,8 +117,7 @@ class FirstLines:
         if because is None or because.group is None:
             return
         match = self.comparison.groups[because.group].match
-        ours = [self.comparison.base.kernels[n] for n in match.base]
-        theirs = [self.comparison.head.kernels[n] for n in match.head]
+        ours, theirs = match.select(self.comparison.base, self.comparison.head)
         if len(ours) > 1:
             yield "from", *_list_kernels(ours)
         if len(theirs) > 1:

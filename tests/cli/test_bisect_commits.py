@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -319,7 +321,25 @@ def test_interpreters(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch, tmp_pat
         (("broken", "main", "model.py:block"), "the good side does not compile"),
     ],
 )
-def test_what_makes_no_sense(perfcli: Perfcli, given: tuple[str, ...], line: str) -> None:
+def test_what_makes_no_sense(
+    perfcli: Perfcli, given: tuple[str, ...], line: str, branches: Path
+) -> None:
+    shutil.copytree(branches, ".", dirs_exist_ok=True)
+    result = perfcli("bisect-commits", *given)
+    assert result.code == 2
+    assert line in result.complaint
+
+
+@pytest.fixture(scope="module")
+def branches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with main, into which a branch that is broken was merged, and another root."""
+    folder = tmp_path_factory.mktemp("branches")
+    with contextlib.chdir(folder):
+        write_branches()
+    return folder
+
+
+def write_branches() -> None:
     write_history(["# 0", "# 1", "slow"])
     git("checkout", "--quiet", "-b", "broken", "main~2")
     Path("model.py").write_text(f"broken\n{BLOCK}")
@@ -330,9 +350,6 @@ def test_what_makes_no_sense(perfcli: Perfcli, given: tuple[str, ...], line: str
     git("checkout", "--quiet", "--orphan", "lost")
     commit("Begin anew")
     git("checkout", "--quiet", "main")
-    result = perfcli("bisect-commits", *given)
-    assert result.code == 2
-    assert line in result.complaint
 
 
 # --- compiled for real ----------------------------------------------------------------------------

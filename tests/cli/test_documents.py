@@ -254,6 +254,7 @@ def test_report_is_refused(perfcli: Perfcli) -> None:
     base, head = runs()
     nothing = perfcli("report", base, head)
     assert (nothing.code, "nothing to write" in nothing.complaint) == (2, True)
+    assert "--csv or --parquet, or give --github" in nothing.complaint
     missing = perfcli("report", "nope", "--html", "a.html")
     assert (missing.code, "no stored run 'nope'" in missing.complaint) == (2, True)
     unwritable = perfcli("report", base, "--html", "no/a.html")

@@ -158,7 +158,7 @@ def test_what_can_not_be_written_is_refused_first(
 
 
 def test_parquet_without_pyarrow(perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfcli.frames.writing.find_spec", lambda name: None)
+    monkeypatch.setattr("perfcli.frames.table.find_spec", lambda name: None)
     result = perfcli("run", "softmax", "--parquet", "a.parquet")
     assert (result.code, result.complaint) == (
         2,

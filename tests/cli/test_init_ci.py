@@ -172,7 +172,11 @@ def test_a_module_alone_is_a_hint(perfcli: Any, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("from torch import nn\nclass Net(nn.Module):\n    pass\n")
     perfcli("init-ci")
     text = (tmp_path / "perfcli.toml").read_text()
-    assert '# scenario = "net.py:build"' in text
+    # The file has no function: it says that one is to be written, before it names one.
+    written = (
+        "# Where net.py has no such function yet, write one, for example build(), and name it:"
+    )
+    assert f'{written}\n# scenario = "net.py:build"\n' in text
     assert config._read(tmp_path / "perfcli.toml").checks[0].scenario == "rmsnorm"
 
 

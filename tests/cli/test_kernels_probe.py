@@ -85,7 +85,7 @@ def test_without_a_gpu_nothing_is_timed(perfcli: Any) -> None:
         (["mix-order", "-p", "warps=3"], "parameter warps needs a power of 2, not 3"),
         (["mix-order", "-p", "reads=x"], "parameter reads needs a whole number from 1 on"),
         (["mix-order", "-p", "reads=1"], "expected 2 to 32 reads, found 1"),
-        (["mix-order", "-p", "dtype=int8"], "expected a dtype of float32"),
+        (["mix-order", "-p", "dtype=int8"], "expected a dtype of bfloat16"),
         (["mix-order", "-p", "rows=1,2"], "the probe takes one number of rows, not 1,2"),
         (["mix-order", "--case", "nan"], "--case says nothing to probe"),
         (["mix-order", "--target", "h100", "--target", "a100"], "one --target at a time"),

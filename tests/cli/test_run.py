@@ -25,6 +25,7 @@ from perfcli.predict.step import estimate_step
 from perfcli.storing import store
 from perfcli.worker.roles import Progress
 from perfcli.workflow import fingerprint as _fingerprint
+from perfcli.workflow import obtain
 from perfcli.workflow import request as _request
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import _name_run
@@ -52,8 +53,33 @@ def test_a_run_that_cannot_be_stored_is_an_error(perfcli: Any) -> None:
     Path(".perfcli").write_text("a file is in the way")
     result = perfcli("run", "rmsnorm", "--quiet")
     assert result.code == 2
-    assert "can't write .perfcli/runs/" in result.err
+    assert "/.perfcli can't be written: Not a directory: what is compiled is" in result.err
     assert result.out.strip() == ""
+
+
+def test_a_run_that_cannot_be_stored_is_told_before_it_is_compiled(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(".perfcli").write_text("a file is in the way")
+    said: list[str] = []
+    warn, compile_ = Notes.warn, obtain._compile
+
+    def compiling(*args: Any, **more: Any) -> Any:
+        said.append("compiles")
+        return compile_(*args, **more)
+
+    def warning(self: Notes, text: str) -> None:
+        said.append(text)
+        warn(self, text)
+
+    monkeypatch.setattr(Notes, "warn", warning)
+    monkeypatch.setattr(obtain, "_compile", compiling)
+    result = perfcli("run", "rmsnorm")
+    warned, then = said
+    assert "can't be written: Not a directory" in warned
+    assert then == "compiles"
+    assert result.code == 2
+    assert "generated kernel" in result.out
 
 
 def test_an_interpreter_is_named_as_typed_and_started_by_its_path() -> None:
@@ -268,6 +294,17 @@ def test_a_mistyped_command(perfcli: Any) -> None:
     result = perfcli("compair")
     assert result.code == 2
     assert "No such command 'compair'. Did you mean 'compare'?" in result.err
+
+
+@pytest.mark.parametrize(
+    "argv", [["model.py"], ["model.py:block"], ["m.py:block@HEAD", "-p", "rows=4"]]
+)
+def test_a_file_in_place_of_a_command(perfcli: Any, argv: list[str]) -> None:
+    result = perfcli(*argv)
+    assert result.code == 2
+    assert result.err == (
+        f"perfcli: {argv[0]} is no command: perfcli run {' '.join(argv)} compiles it\n"
+    )
 
 
 def test_an_error_of_ours_is_one_line(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

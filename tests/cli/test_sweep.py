@@ -17,7 +17,7 @@ from perfcli.console import output
 from perfcli.console.notes import Notes
 from perfcli.console.tally import watch
 from perfcli.loading import registry
-from perfcli.model import Sweep, SweepDocument, Swept
+from perfcli.model import Document, Sweep, Swept
 from perfcli.storing import store
 from perfcli.sweep import run as sweep_run
 from perfcli.sweep.pareto import rank
@@ -236,7 +236,7 @@ def sweep_of(times: dict[str, float]) -> Sweep:
 
 def test_the_colours_of_the_heat_map_are_ratios_to_the_first_of_the_row() -> None:
     found = sweep_of({"a1": 1e-3, "a2": 0.7e-3, "a3": 1.02e-3, "b1": 2e-3, "b2": 2.3e-3})
-    render = registry.load_declared("reports", "sweep", SweepDocument).render
+    render = registry.load_declared("reports", "sweep", Document).render
     cells = re.findall(r'<td class="(heat-\d)?">([^<]*)(?:<small>([\d.]+))?', render(found))
     assert cells == [
         *(("heat-3", "1 ms", "1.00"), ("heat-0", "700 µs", "0.70"), ("heat-3", "1.02 ms", "1.02")),
@@ -251,7 +251,7 @@ def test_equal_curves_are_one_with_all_names() -> None:
         for way, factor in seconds.items()
         for n in (1, 2)
     )
-    page = registry.load_declared("reports", "sweep", SweepDocument).render(Sweep(variants))
+    page = registry.load_declared("reports", "sweep", Document).render(Sweep(variants))
     keys = re.findall(r"<li class=.line-.*?</li>", page)
     names = [re.sub(r"<[^>]*>", "", key) for key in keys if "o=" in key]
     assert names[:2] == ["s o=a, s o=b (equal)", "s o=c"]
@@ -265,7 +265,7 @@ def test_points_that_hide_each_other_are_named_together() -> None:
         for name, last in (("a", 3e-3), ("b", 3.0001e-3), ("c", 1.5e-3))
         for way, seconds, metrics in (("x", 2e-3, memory), ("y", last, more))
     ]
-    page = registry.load_declared("reports", "sweep", SweepDocument).render(Sweep(rank(variants)))
+    page = registry.load_declared("reports", "sweep", Document).render(Sweep(rank(variants)))
     front = page.partition('id="front"')[2].partition('id="variants"')[0]
     assert "memory, relative to the first variant</text>" in front
     assert "time, relative to the first variant</text>" in front
@@ -285,7 +285,7 @@ def test_of_very_many_that_look_alike_a_few_are_named() -> None:
     ]
     ranked = rank(variants)
     assert {(each.ratio, each.pareto) for each in ranked} == {(1.0, True)}
-    page = registry.load_declared("reports", "sweep", SweepDocument).render(Sweep(ranked))
+    page = registry.load_declared("reports", "sweep", Document).render(Sweep(ranked))
     front = page.partition('id="front"')[2].partition('id="variants"')[0]
     assert "s n=11, s n=12 and 1,988 more (equal)" in re.sub(r"<[^>]*>", "", front)
     assert max(map(len, re.findall(r"<title>(.*?)</title>", front))) < 1000
@@ -295,7 +295,7 @@ def test_long_names_of_options_wrap_in_the_heads_of_columns(browser: Any, tmp_pa
     long = "triton." + "coordinatedescent" * 4
     variants = tuple(Swept("s", {}, {long: n}, seconds=1.0 + n) for n in range(4))
     page = tmp_path / "sweep.html"
-    render = registry.load_declared("reports", "sweep", SweepDocument).render
+    render = registry.load_declared("reports", "sweep", Document).render
     page.write_text(render(Sweep(variants)), encoding="utf-8")
     tab = chromium.Tab(browser, page)
     overlapping = tab.ask(
@@ -313,7 +313,7 @@ def test_names_of_others_are_no_markup() -> None:
         Swept(hostile, {hostile: hostile}, {hostile: hostile}, seconds=1e-3),
         Swept(hostile, error=hostile),
     )
-    page = registry.load_declared("reports", "sweep", SweepDocument).render(Sweep(variants))
+    page = registry.load_declared("reports", "sweep", Document).render(Sweep(variants))
     assert "<script" not in page
     assert "\x1b" not in page
     assert "\x1b" not in output.render(show_sweep(Sweep(variants), 0))

@@ -92,7 +92,7 @@ def test_bytes_are_counted_by_hand() -> None:
         (mix_order(64, 512, 1), None, "expected 2 to 32 reads, found 1"),
         (mix_order(64, 512, 33), None, "expected 2 to 32 reads, found 33"),
         (mix_order(64, 16385), None, "at most 16384 columns"),
-        (mix_order(64, 512, dtype="int8"), None, "expected a dtype of float32"),
+        (mix_order(64, 512, dtype="int8"), None, "expected a dtype of bfloat16"),
         (replace(mix_order(64, 512), row_stride=520), None, "expected contiguous rows"),
         (mix_order(64, 512), "split", "no variant 'split'"),
     ],

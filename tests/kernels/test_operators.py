@@ -54,11 +54,10 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def wrong(once: Callable[..., dict[str, str]]) -> Mapping[str, str]:
+def wrong(once: Callable[..., dict[str, str]], cache_of_the_run: Path) -> Mapping[str, str]:
     """Of each check, what went wrong; empty: nothing."""
-    return once(
-        "operator checks", lambda: checked("operator_checks.py", **HOST, TRITON_INTERPRET="1")
-    )
+    variables = {**HOST, "TRITON_INTERPRET": "1", "PERFCLI_CACHE_DIR": str(cache_of_the_run)}
+    return once("operator checks", lambda: checked("operator_checks.py", **variables))
 
 
 def checked(program: str, **variables: str) -> dict[str, str]:

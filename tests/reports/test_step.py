@@ -71,6 +71,18 @@ def test_both_sides_of_a_comparison() -> None:
     assert same == ("operators", "2 calls, 4 GFLOP, 8 MB, 10 µs by estimate")
 
 
+def test_work_that_one_side_does_not_know_is_no_zero() -> None:
+    """A baseline keeps the calls of operators, and not what they work."""
+    base = run([kernel("k")], externs=(mm(3, None, None),))
+    head = run([kernel("k")], externs=(mm(3),))
+    for sides, whose in (((base, head), "base"), ((head, base), "head")):
+        (line,) = list_step_changes(gather_evidence(*sides))
+        said = f"3 calls, 6 GFLOP, 12 MB, the work of 3 of the {whose} is not known"
+        assert line == ("operators", said)
+    (line,) = list_step_changes(gather_evidence(run([kernel("k")]), head))
+    assert line[1] == "0 → 3 calls, 0 FLOP → 6 GFLOP, 0 B → 12 MB, 0 s → 15 µs by estimate"
+
+
 def test_the_host_and_compiling() -> None:
     varied = (VariedCall({"batch": 8}, (FIRST,), dynamic=True), VariedCall({"batch": 16}))
     found = Recompilations((FIRST,), varied, 8, {"batch": 4})

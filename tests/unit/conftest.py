@@ -54,7 +54,7 @@ def compile_bundle(
             dynamic=dynamic,
             varied=tuple(map(dict, varied)),
             world=world,
-            jobs=2,
+            jobs=1,  # other tests have the other cores, and each process would read binaries anew
             cache_dir=str(cache or cache_of_the_run),
         )
         if cache is not None:

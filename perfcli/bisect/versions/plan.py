@@ -94,9 +94,7 @@ def make_plan(
     context: Context,
 ) -> VersionPlan:
     """Return what is searched. ``words`` are two revisions, or interpreters, the good one first.
-
-    Raises PerfcliError for what the user got wrong, before anything is compiled.
-    """
+    Raises PerfcliError for what the user got wrong, before anything is compiled."""
     if any(map(_is_interpreter, words)):
         if wrong := [word for word in words if not _is_interpreter(word)]:
             raise PerfcliError(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from perfcli.bisect import exact, file, metrics, timed
 from perfcli.bisect.answer import Ends, SearchCost
-from perfcli.bisect.exact import SearchLimits, Tests, _Halfway, _run, list_stops
+from perfcli.bisect.exact import Judge, SearchLimits, Tests, _Halfway, _run, list_stops
 from perfcli.bisect.knowledge import Knowledge, _name_of
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.progress import Watcher
@@ -185,7 +184,8 @@ def _blame(
     if not ends.is_worse:
         status: Status = "ends unsure" if ends.estimated == "unsure" else "not worse"
         return replace(blank, status=status)
-    judge_code = _judge_timed(clock, ends, good, bad) if clock else _judge_exact(forge, ends)
+    halfway = _Halfway(ends.good, ends.bad)
+    judge_code = _judge_timed(clock, ends) if clock else halfway.judging(forge)
 
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
         if code == good:
@@ -205,15 +205,7 @@ def _have_same_code(forge: VersionForge, plan: VersionPlan) -> bool:
     return ours == theirs
 
 
-_Judge = Callable[[Settings, str, bool], Answer]
-
-
-def _judge_exact(forge: VersionForge, ends: Ends) -> _Judge:
-    halfway = _Halfway(ends.good, ends.bad)
-    return lambda settings, code, fresh: halfway.judge(forge.value(settings, code))
-
-
-def _judge_timed(clock: Clock, ends: Ends, good: str, bad: str) -> _Judge:
+def _judge_timed(clock: Clock, ends: Ends) -> Judge:
     """Return what measures once, or once more, and weighs all measurements of a class together."""
     assert ends.ratio is not None
     assert ends.low is not None
@@ -234,7 +226,7 @@ def _judge_timed(clock: Clock, ends: Ends, good: str, bad: str) -> _Judge:
 def _title(asked: _Asked) -> str:
     """Return ``model.py:block · layers=3 · h100``."""
     question, request = asked.question, asked.plan.base.request
-    place = request.target.name if request.target else request.device
+    place = request.place
     preset = f"preset {question.preset}" if question.preset else ""
     given = " ".join([*question.params, *(f"--input {text}" for text in question.inputs)])
     return " · ".join(filter(None, [question.scenario, preset, given, place]))

@@ -46,7 +46,7 @@ def look_up_release(target: Target) -> None:
     with suppress(Exception):  # another triton
         from triton.backends.nvidia.compiler import get_ptxas_version
 
-        get_ptxas_version(_number(target))
+        get_ptxas_version(target.capability_number)
 
 
 def ptxas_version(target: Target) -> str | None:
@@ -55,11 +55,7 @@ def ptxas_version(target: Target) -> str | None:
 
     Seen with triton 3.6 to 3.9 (``backends.nvidia.compiler.get_ptxas``).
     """
-    return version_for(_number(target))
-
-
-def _number(target: Target) -> int:
-    return target.capability[0] * 10 + target.capability[1]
+    return version_for(target.capability_number)
 
 
 @functools.cache

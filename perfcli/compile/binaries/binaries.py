@@ -31,13 +31,7 @@ from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import attach_texts, candidate_of, refused_candidate
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import CompileFailed, PerfcliError
-from perfcli.facts.binary.cubin import (
-    Binary,
-    BinaryFacts,
-    count_registers,
-    find_tools,
-    read_cubins,
-)
+from perfcli.facts.binary.cubin import Binary, BinaryFacts, count_registers, find_tools, read_cubins
 from perfcli.machine.environment import cache_dir
 from perfcli.model import Candidate, KernelKind, Target
 from perfcli.storing.whole import write_whole
@@ -119,8 +113,7 @@ def keep_binaries(definition: Definition, target: Target) -> Sequence[Any]:
         kernel = _load(definition, target)
         tuner = kernel.tuner
         tuner.precompile(warm_cache_only=True)
-        cubins = [_read_cubin(result.kernel) for result in tuner.compile_results]
-        _scaled_results(kernel, [each and count_registers(each) for each in cubins])
+        _add_scaled(kernel)
         return list(tuner.compile_results)
     except Exception:  # who loads them says what is wrong
         return ()
@@ -173,10 +166,9 @@ def _compile(definition: Definition, target: Target) -> _Steps:
     if tuner.compile_results:
         with _going_on(kernel):
             _add_unpipelined(tuner, target)
+    if tuner.compile_results:
+        _add_scaled(kernel)
     facts = (yield kernel.binaries(tuner.compile_results)) or []
-    if facts:
-        scaled = _scaled_results(kernel, [fact.registers for fact in facts])
-        facts += (yield kernel.binaries(scaled)) or []
     results = list(zip(tuner.compile_results, facts, strict=True))
     candidates = [kernel.candidate(result, fact) for result, fact in results]
     alternatives = yield from _alternatives(kernel, candidates, definition.kind)
@@ -266,18 +258,18 @@ def _alternatives(
     return tuple(refused or kernel.candidate(result, next(facts)) for result, refused in tried)
 
 
-def _scaled_results(kernel: _Kernel, registers: Sequence[int | None]) -> list[Any]:
-    """Return the configurations that Inductor adds once it knows how many registers the first ones
-    take (``dynamic_scale_rblock``), compiled. On a device the driver reports that number; here the
-    cubin does. A binary that the driver would refuse has none."""
+def _add_scaled(kernel: _Kernel) -> None:
+    """Add to the tuner's results the configurations that Inductor adds once it knows how many
+    registers the first ones take (``dynamic_scale_rblock``). On a device the driver reports that
+    number; here the cubin does. A binary that the driver would refuse has none."""
     tuner = kernel.tuner
-    known = len(tuner.compile_results)
-    for result, count in zip(tuner.compile_results, registers, strict=True):
-        result.kernel.n_regs = count if _fits(result, kernel.target) else None
+    for result in tuner.compile_results:
+        cubin = _read_cubin(result.kernel)
+        fits = cubin and _fits(result, kernel.target)
+        result.kernel.n_regs = count_registers(cubin) if fits else None
     tuner._make_launchers = lambda: None  # launchers need a device
     with _going_on(kernel):
         tuner._dynamic_scale_rblock()
-    return list(tuner.compile_results[known:])
 
 
 _ASSEMBLER = Assembler()

@@ -28,9 +28,9 @@ from perfcli.facts.source.triton import triton_facts
 from perfcli.model import KernelsRequest, SourceFacts, Target
 
 _POLL_SECONDS = 1.0
-_AT_ONCE = 4
-"""Kernels that a process takes at once where more are waiting: it reads their binaries in one go,
-and what it takes is lost with it."""
+_AT_ONCE = 8
+"""Kernels that a process takes at once where as many are waiting: it reads their binaries in one
+go, which takes as long as to compile two of them, and what it takes is lost with it."""
 _READ_BYTES = 1 << 16
 _ATOMIC_BYTES = 4096
 """What a process can write into a pipe without another one writing in between."""
@@ -79,15 +79,22 @@ class KernelPool:
             self._futures[key] = Future()
             with self._lock:
                 self._waiting.append(definition)
-            self._give_work()
+            self._give_work(_AT_ONCE)
 
-    def _give_work(self) -> None:
-        """Let processes that have nothing to do take their share of what waits."""
+    def begin(self) -> None:
+        """Begin with what was submitted so far: no more comes soon. Else a process begins as soon
+        as it can take all that it takes at once."""
+        self._give_work()
+
+    def _give_work(self, least: int = 1) -> None:
+        """Let processes that have nothing to do take their share of what waits, once that are so
+        many kernels."""
+        share = 0
         while True:
             with self._lock:
-                if not self._waiting or self._busy >= self._jobs:
+                if len(self._waiting) < least or self._busy >= self._jobs:
                     return
-                share = min(_AT_ONCE, -(-len(self._waiting) // self._jobs))
+                share = share or min(_AT_ONCE, max(least, -(-len(self._waiting) // self._jobs)))
                 taken, self._waiting = self._waiting[:share], self._waiting[share:]
                 self._busy += 1
             try:
@@ -129,6 +136,7 @@ class KernelPool:
 
     def result(self, definition: Definition) -> KernelResult:
         """Wait for a kernel's result. Raises ``WorkerFailed`` where a process was killed."""
+        self.begin()
         future = self._futures[definition.source]
         try:
             while not wait([future], _POLL_SECONDS).done:

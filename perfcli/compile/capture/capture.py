@@ -153,6 +153,7 @@ def _finish(
     capture: Capture, lowering: Any, generated: Any, finish: Callable[[Any, CapturedGraph], Any]
 ) -> Any:
     graph = capture.graph_of(lowering)
+    capture.on_code()
     graph.text = str(getattr(generated, "value", generated))
     capture.without_cpp |= bool(lowering.cpp_wrapper)
     _find_obstacles(capture, lowering, graph)

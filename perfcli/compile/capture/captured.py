@@ -93,6 +93,8 @@ class Capture:
     on_kernel: Callable[[CapturedKernel], None] = lambda _: None
     on_graph: Callable[[CapturedGraph], None] = lambda _: None
     """A function that is told of each new graph."""
+    on_code: Callable[[], None] = lambda: None
+    """A function that is told when all kernels of a graph are there."""
     graphs: list[CapturedGraph] = field(default_factory=list)
     call_order: list[CapturedGraph] = field(default_factory=list)
     branches: int = 0

@@ -60,10 +60,7 @@ def _raise_uncompiled(
         lines = [line for line in error.splitlines() if line.strip()]
         where = f" for {target.name}" if target else ""
         what = f"{kernel.name} of {graph.facts.name}{where}"
-        raise CompileFailed(
-            f"Triton could not compile {what}: {lines[0][:200]}",
-            detail=error,
-        )
+        raise CompileFailed(f"Triton could not compile {what}: {lines[0][:200]}", detail=error)
 
 
 def _facts(

@@ -79,14 +79,10 @@ def _origin(node: Any) -> Origin:
         node=node.name,
         op=str(aten if aten is not None else node.target),
         module=_module_path(node.meta),
-        shape=tuple(_size(s) for s in getattr(value, "shape", ())),
+        shape=tuple(s if isinstance(s, int) else str(s) for s in getattr(value, "shape", ())),
         location=location,
         code=code,
     )
-
-
-def _size(size: Any) -> int | str:
-    return size if isinstance(size, int) else str(size)
 
 
 def user_line(stack_trace: str) -> tuple[str, str]:

@@ -32,9 +32,7 @@ def apply(patching: Patching, limit: int) -> None:
     stays = patching.find(utils, "is_nonfreeable_buffers")
     patching.find(graph.GraphLowering, "get_dep_size_hint")
     fuses = patching.find(
-        choices.InductorChoices,
-        "can_fuse",
-        *("scheduler", "node1", "node2", "shared_data_score"),
+        choices.InductorChoices, "can_fuse", *("scheduler", "node1", "node2", "shared_data_score")
     )
     enough = patching.find(
         ir.StorageBox, "has_accumulated_enough_reads_by_size", "self", "threshold"

@@ -25,12 +25,8 @@ _active: dict[str, tuple[OptionValue, Patching]] = {}
 
 def install(name: str, value: OptionValue) -> Callable[[], None]:
     """Apply a patch to the torch of this process and return what takes it away again. A value that
-    switches it off changes nothing.
-
-    Raises:
-        CompileFailed: there is no such patch, it has no such value, or it does not fit this torch;
-            the message names the piece that is missing.
-    """
+    switches it off changes nothing. Raises CompileFailed where there is no such patch, it has no
+    such value, or it does not fit this torch; the message names the piece that is missing."""
     patch = PATCHES.get(name)
     if patch is None:
         raise CompileFailed(f"there is no patch {name}: there are {', '.join(PATCHES)}")

@@ -24,11 +24,8 @@ class Patching:
 
     def find(self, owner: Any, name: str, *parameters: str) -> Any:
         """Return the attribute ``name`` of a module or class of torch, and check that it takes
-        these parameters, if any are given, and needs no others.
-
-        Raises:
-            CompileFailed: this torch has none; the message names it.
-        """
+        these parameters, if any are given, and needs no others. Raises CompileFailed where this
+        torch has none; the message names it."""
         place = f"{getattr(owner, '__qualname__', None) or owner.__name__}.{name}"
         if not hasattr(owner, name):
             raise self._missing(place)
@@ -38,11 +35,8 @@ class Patching:
         return found
 
     def find_entry(self, mapping: Mapping[Any, Any], key: Any, what: str) -> Any:
-        """Return what a table of torch has for a key.
-
-        Raises:
-            CompileFailed: it has nothing; the message says ``what`` is missing.
-        """
+        """Return what a table of torch has for a key. Raises CompileFailed where it has nothing;
+        the message says ``what`` is missing."""
         if key not in mapping:
             raise self._missing(what)
         return mapping[key]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from perfcli.compile.capture.captured import Capture
@@ -44,11 +44,16 @@ def install(world: int, begins: bool, mode: Any, capture: Capture) -> None:
         replace_attribute(torch.cuda, "device_count", lambda: min(world, RANKS_PER_MACHINE))
     c10d = dist.distributed_c10d
     group = _Group(world, c10d.init_process_group, fake_pg.FakeStore)
-    _replace_everywhere("init_process_group", group.begin)
     replace_attribute(c10d, "_new_process_group_helper", _make_fake(c10d._new_process_group_helper))
-    for name in ("is_nccl_available", "is_gloo_available"):
-        _replace_everywhere(name, lambda: True)
-    _answer_objects(dist)
+    _replace_everywhere(
+        {
+            "init_process_group": group.begin,
+            "is_nccl_available": lambda: True,
+            "is_gloo_available": lambda: True,
+            **_answer_objects(),
+        },
+        c10d,
+    )
     _compute_meshes()
     _refuse_models()
     if world > 1:
@@ -62,7 +67,10 @@ def install(world: int, begins: bool, mode: Any, capture: Capture) -> None:
 def answer_begin(world: int) -> None:
     """Let a program that begins a process group keep the one that there is, of ``world`` ranks. It
     raises UserCodeFailed where it asks for another number of them."""
-    _replace_everywhere("init_process_group", _Group(world, None, None).begin)
+    import torch.distributed as dist
+
+    begin = _Group(world, None, None).begin
+    _replace_everywhere({"init_process_group": begin}, dist.distributed_c10d)
 
 
 def describe_rank(world: int, rank: int = 0, port: int = 29500) -> dict[str, str]:
@@ -145,17 +153,18 @@ def _make_fake(original: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _replace_everywhere(name: str, value: Any, owner: Any = None) -> None:
-    """Replace a function of ``torch.distributed`` in the module that defines it, and in every one
-    of torch that has imported it by its name."""
-    import torch.distributed as dist
-
-    owner = owner or dist.distributed_c10d
-    original = getattr(owner, name)
-    replace_attribute(owner, name, value)
+def _replace_everywhere(values: Mapping[str, Any], owner: Any) -> None:
+    """Replace functions of ``torch.distributed`` in the module that defines them, and in every one
+    of torch that has imported them by their names. There are two thousand: all values at once."""
+    originals = {name: getattr(owner, name, None) for name in values}
+    for name, value in values.items():
+        replace_attribute(owner, name, value)
     for module, loaded in list(sys.modules.items()):
-        if module.startswith("torch.") and vars(loaded).get(name) is original:
-            setattr(loaded, name, value)
+        if module.startswith("torch."):
+            own = vars(loaded)
+            for name, original in originals.items():
+                if own.get(name) is original is not None:
+                    setattr(loaded, name, values[name])
 
 
 def _compute_meshes() -> None:
@@ -163,7 +172,8 @@ def _compute_meshes() -> None:
     from torch.distributed import device_mesh
     from torch.distributed.device_mesh import DeviceMesh
 
-    _replace_everywhere("init_device_mesh", _with_values(device_mesh.init_device_mesh), device_mesh)
+    make = _with_values(device_mesh.init_device_mesh)
+    _replace_everywhere({"init_device_mesh": make}, device_mesh)
     for name in ("__init__", "__getitem__", "_flatten", "_unflatten", "_concatenate"):
         if name in vars(DeviceMesh):
             setattr(DeviceMesh, name, _with_values(vars(DeviceMesh)[name]))
@@ -200,9 +210,9 @@ def _refuse_models() -> None:
     FullyShardedDataParallel.__init__ = refuse
 
 
-def _answer_objects(dist: Any) -> None:
-    """Answer what sends pickled objects: nobody else has any, so that each rank has the same.
-    Parameters have torch's names, because they are given by them."""
+def _answer_objects() -> dict[str, Callable[..., None]]:
+    """Return what answers in place of functions that send pickled objects: nobody else has any, so
+    that each rank has the same. Parameters have torch's names, because they are given by them."""
 
     def all_gather(object_list: Any, obj: Any, *_: Any, **__: Any) -> None:
         object_list[:] = [obj] * len(object_list)
@@ -212,20 +222,16 @@ def _answer_objects(dist: Any) -> None:
             all_gather(object_gather_list, obj)
 
     def scatter(
-        scatter_object_output_list: Any,
-        scatter_object_input_list: Any = None,
-        *_: Any,
-        **__: Any,
+        scatter_object_output_list: Any, scatter_object_input_list: Any = None, *_: Any, **__: Any
     ) -> None:
         given = scatter_object_input_list
         scatter_object_output_list[0] = given[0] if given else None
 
-    for name, value in {
+    return {
         "all_gather_object": all_gather,
         "gather_object": gather,
         "scatter_object_list": scatter,
         "broadcast_object_list": lambda *_, **__: None,
         "barrier": lambda *_, **__: None,
         "monitored_barrier": lambda *_, **__: None,
-    }.items():
-        _replace_everywhere(name, value)
+    }

@@ -36,10 +36,7 @@ _MOST_LINES = 5
 
 def explain(error: BaseException, script: ScriptCommand, capture: Capture, printed: str) -> str:
     """Return a note where what was compiled until the script ended counts, empty where there is
-    none; else raise what its failure means to the user.
-
-    Raises PerfcliError.
-    """
+    none; else raise what its failure means to the user. Raises PerfcliError."""
     if isinstance(error, PerfcliError):
         raise error
     place = _find_place(error)

@@ -14,11 +14,9 @@ from perfcli.model import ScriptCommand
 
 
 def load_program(script: ScriptCommand) -> Callable[[], None]:
-    """Return what runs the script; from now on it is ``__main__``.
-
-    Raises PerfcliError where there is no such file or module, UserCodeFailed for a syntax error,
-    and what the packages of a module raise, which are imported to find it.
-    """
+    """Return what runs the script; from now on it is ``__main__``. Raises PerfcliError where there
+    is no such file or module, UserCodeFailed for a syntax error, and what the packages of a module
+    raise, which are imported to find it."""
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     if script.module:

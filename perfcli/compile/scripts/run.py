@@ -41,11 +41,8 @@ def run_offline(
     request: CompileRequest, capture: Capture, mode: Any, known: KnownValues
 ) -> RanScript:
     """Run the request's script with fake tensors of ``mode`` (see ``make_mode``) and fill
-    ``capture``.
-
-    Raises UserCodeFailed where the script fails before it has compiled anything or needs what is
-    not there, CompileFailed where Inductor does.
-    """
+    ``capture``. Raises UserCodeFailed where the script fails before it has compiled anything or
+    needs what is not there, CompileFailed where Inductor does."""
     import torch
 
     finish = tracing.make_finish(mode, capture, known.assumptions)
@@ -140,14 +137,15 @@ def _run(request: CompileRequest, capture: Capture) -> RanScript:
     refuse_nothing_compiled(script, capture, calls, printed.tell())
     notes += tracing.list_notes(counters)
     notes += [counter.describe(), *capture.keep_calls(counter.select())]
-    notes += describe_eager(counter.select_eager())
+    eager = counter.select_eager()
+    notes += describe_eager(eager)
     training = bool(counter.steps) or any(
         graph.facts.direction == "backward" for graph in capture.call_order
     )
     compiled = calls.list_calls(capture)
     notes += tell_kept(call for call in compiled if call.settings)
     found = {reason: tuple(where) for reason, where in places.items()}
-    traced = tracing.Traced(count_breaks(counters), tuple(notes), found)
+    traced = tracing.Traced(count_breaks(counters), tuple(notes), found, len(eager))
     return RanScript(_describe(request, training), traced, compiled)
 
 

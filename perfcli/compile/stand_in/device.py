@@ -148,7 +148,7 @@ def _make_generator() -> Any:
 def _replace_device_interface(target: Target, properties: SimpleNamespace) -> None:
     from torch._dynamo import device_interface
 
-    capability = target.capability[0] * 10 + target.capability[1]
+    capability = target.capability_number
     base = device_interface.CudaInterface
 
     class Worker(base.Worker):  # type: ignore[misc, name-defined]
@@ -262,7 +262,7 @@ def install_triton_driver(target: Target) -> None:
     import triton.testing
     from triton.backends.compiler import GPUTarget
 
-    gpu = GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], target.warp_size)
+    gpu = GPUTarget("cuda", target.capability_number, target.warp_size)
 
     properties = {
         "max_shared_mem": target.shared_bytes_per_block_optin,

@@ -46,12 +46,7 @@ def _describe(node: Any, inputs: list[str]) -> Any:
             return ("input", inputs.index(name))
         value = getattr(node, "value", None)
         return ("object", getattr(value, "real_obj", value))
-    return (
-        tuple(node.get_size()),
-        tuple(node.get_stride()),
-        node.get_dtype(),
-        node.get_device(),
-    )
+    return (tuple(node.get_size()), tuple(node.get_stride()), node.get_dtype(), node.get_device())
 
 
 def _is_object(node: Any) -> bool:

@@ -92,10 +92,8 @@ def library_path(torch: TorchInstallation, cache_dir: Path) -> Path:
 
 
 def build(torch: TorchInstallation, cache_dir: Path) -> Path:
-    """Build the shim where it is missing and return its path (about 2 s, once per torch).
-
-    Raises ``CompileFailed`` without a compiler, or with the compiler's output where it refuses.
-    """
+    """Build the shim where it is missing and return its path (about 2 s, once per torch). Raises
+    ``CompileFailed`` without a compiler, or with the compiler's output where it refuses."""
     path = library_path(torch, cache_dir)
     if _is_whole(path):
         return path

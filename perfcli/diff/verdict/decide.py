@@ -258,18 +258,42 @@ def is_estimated(comparison: Comparison) -> bool:
         return False
     if estimate.groups or estimate.missing or comparison.changed_groups:
         return True
+    if count_eager(comparison):
+        return True
     return estimate.verdict != "same"
 
 
 def _object_to_estimate(weighed: _Weighed, comparison: Comparison) -> _Ruling:
     """Return unknown for an estimate that sees nothing slower, where the head has a new error: it
-    may lack what the error sees, unless even that would not turn it."""
+    may lack what the error sees, unless even that would not turn it. So is one that may only leave
+    out what one side runs outside of graphs."""
     estimate = weighed.decided.evidence
     if isinstance(estimate, EstimatedChange) and weighed.outcome in ("better", "same"):
         for error in _list_new(comparison, "error"):
             if _may_turn(estimate, error, comparison):
                 return _Ruling("unknown", weighed, error)
+    if isinstance(estimate, EstimatedChange):
+        # What no estimate sees takes the side that has more of it longer.
+        more = count_eager(comparison)
+        sure = "worse" if more > 0 else "better"
+        told = (f for f in comparison.findings if f.subject == EAGER)
+        if more and weighed.outcome != sure and (unseen := next(told, None)):
+            return _Ruling("unknown", weighed, unseen)
     return _Ruling(weighed.outcome, weighed)
+
+
+EAGER = "operators outside of graphs"
+"""The subject of the finding about operators that only one side runs eagerly."""
+
+
+def count_eager(comparison: Comparison) -> int:
+    """Return how many more operators the head runs outside of graphs. A side that does not say, as
+    a baseline, has as many as the other where both break alike, else none."""
+    base, head = comparison.base, comparison.head
+    ours, theirs = base.eager_operators, head.eager_operators
+    if base.graph_breaks == head.graph_breaks and None in (ours, theirs):
+        return 0
+    return (theirs or 0) - (ours or 0)
 
 
 MOST_UNSEEN = 8.0
@@ -474,13 +498,9 @@ def _without_repetition(changes: Sequence[Change]) -> list[Change]:
 
 def _find_most_to_blame(change: Change, groups: Sequence[KernelGroup]) -> int | None:
     sign = 1 if (change.delta or 0) > 0 else -1
-    moved = [(sign * _read_delta(group, change.metric), -n) for n, group in enumerate(groups)]
+    moved = [(sign * group.delta(change.metric), -n) for n, group in enumerate(groups)]
     most, place = max(moved, default=(0.0, 0))
     return -place if most > 0 else None
-
-
-def _read_delta(group: KernelGroup, metric: str) -> float:
-    return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
 
 
 def _find_lost(better: Sequence[Change], totals: Sequence[Change]) -> list[Change]:

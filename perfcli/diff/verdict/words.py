@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfcli import units
+from perfcli.diff.added_work import adds_work
 from perfcli.diff.metrics import DECIDING, UNRECORDED, is_weighed, launched_kernels
 from perfcli.diff.verdict.decide import (
     OperatorEstimate,
@@ -14,7 +15,6 @@ from perfcli.diff.verdict.decide import (
     _is_sure,
     _lacks_code,
     _list_deciding,
-    _read_delta,
     _Ruling,
     _Statement,
     _Weighed,
@@ -116,10 +116,8 @@ def _end_in(finding: Finding, change: str, verdict: Verdict, comparison: Compari
 def pick_kernel(group: KernelGroup, base: Run, head: Run) -> str:
     """Return the kernel of a group that spills most, then moves most: the head's, where it has
     any."""
-    named = [head.kernels[index] for index in group.match.head] or [
-        base.kernels[index] for index in group.match.base
-    ]
-    named = launched_kernels(named) or named
+    ours, theirs = group.match.select(base, head)
+    named = launched_kernels(theirs or ours) or theirs or ours
     return max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
 
 
@@ -127,6 +125,8 @@ def describe_change(group: KernelGroup, base: Run, head: Run) -> str:
     """Write ``fuses 3 kernels``: what became of a group, said of its kernel."""
     if _became_looped(group, base, head):
         return "now loops over what it held at once"
+    if group.match.relation == "split" and adds_work(base, head, group.match):
+        return f"is one of {len(group.match.head)} kernels that compute more than the one before"
     if group.match.method == "look":  # traces do not tell whether it is the same code
         return "has the same grid and registers"
     return {
@@ -162,8 +162,7 @@ def _ratio(group: KernelGroup) -> str:
 def _describe_kernels(group: KernelGroup, base: Run, head: Run) -> str:
     """Write ``3 kernels, 14 loads → 1 kernel, 17 loads``; nothing of a kernel that stayed one and
     of which only a trace tells."""
-    ours = [base.kernels[index] for index in group.match.base]
-    theirs = [head.kernels[index] for index in group.match.head]
+    ours, theirs = group.match.select(base, head)
     if len(ours) == len(theirs) == 1 and not (ours[0].source_hash or theirs[0].source_hash):
         return ""
     return f"{_describe_side(ours)} → {_describe_side(theirs)}"
@@ -294,7 +293,7 @@ def _write_cause(counted: _Counted, change: Change, comparison: Comparison) -> B
         return because
     base, head, groups = comparison.base, comparison.head, comparison.groups
     group = groups[counted.group]
-    delta = units.signed(units.writer(change.metric), _read_delta(group, change.metric))
+    delta = units.signed(units.writer(change.metric), group.delta(change.metric))
     moved = f"{delta} {units.title(change.metric)}{_one_of(group, groups)}"
     return replace(
         because,
@@ -359,11 +358,7 @@ def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
     return replace(because, change=f"{because.change}, {code}", code=code) if code else because
 
 
-_BESIDE_KERNELS = {
-    UNRECORDED: "PC602",
-    "recompilations": "PC603",
-    "compile_cpu_seconds": "PC604",
-}
+_BESIDE_KERNELS = {UNRECORDED: "PC602", "recompilations": "PC603", "compile_cpu_seconds": "PC604"}
 """Metrics that no kernel is to blame for, and the finding that says more."""
 
 

@@ -38,11 +38,8 @@ from perfcli.model import LineCounts
 
 
 def sections(cubin: bytes) -> list[_Section]:
-    """Return the sections of an ELF file, in file order.
-
-    Raises:
-        PerfcliError: it is no 64-bit little-endian ELF file, or is cut off.
-    """
+    """Return the sections of an ELF file, in file order. Raises PerfcliError where it is no 64-bit
+    little-endian ELF file, or is cut off."""
     if cubin[:6] != b"\x7fELF\x02\x01":
         raise PerfcliError(
             f"expected a cubin (64-bit ELF), got {len(cubin)} bytes that start with {cubin[:4]!r}"
@@ -139,10 +136,7 @@ class BinaryFacts:
 
 def find_tools(triton_dir: Path) -> Path:
     """Return the folder of NVIDIA's binary tools in an installed triton package (``triton/``).
-
-    Raises:
-        PerfcliError: the package has no such tools.
-    """
+    Raises PerfcliError where the package has no such tools."""
     tools = triton_dir / "backends" / "nvidia" / "bin"
     missing = [name for name in _TOOLS if not (tools / name).is_file()]
     if missing:
@@ -171,11 +165,8 @@ def read_cubins(binaries: Sequence[Binary], tools: Path) -> list[BinaryFacts]:
     as well: without it the code of called functions counts where they are defined up to triton
     3.8, and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
 
-    nvdisasm takes 0.3 s to start, and a hundredth of that for one kernel more.
-
-    Raises:
-        PerfcliError: a tool failed on one of the binaries.
-    """
+    nvdisasm takes 0.3 s to start, and a hundredth of that for one kernel more. Raises PerfcliError
+    where a tool failed on one of the binaries."""
     lines = [read_ptx(ptx) if ptx else PtxLines() for _, _, ptx in binaries]
     with_ptx = ("-gp",) if any(each.places or each.shifts for each in lines) else ()
     resources = [_resources(cubin, tools) for cubin, _, _ in binaries]

@@ -25,10 +25,7 @@ _COUNT = re.compile(r"^ {4}(\.\w+): +(\d+)$", re.MULTILINE)
 # global_load_dwordx4, buffer_load_ushort, flat_load_ubyte_d16 …; scratch_ is local memory.
 _ACCESS = re.compile(r"^\s*(?:global|buffer|flat)_(load|store)_(\w+)", re.MULTILINE)
 _LOCAL = re.compile(r"^\s*scratch_(load|store)_\w+", re.MULTILINE)
-_BITS = (
-    (re.compile(r"dwordx(\d)"), 32),
-    (re.compile(r"[bui](\d+)"), 1),
-)
+_BITS = ((re.compile(r"dwordx(\d)"), 32), (re.compile(r"[bui](\d+)"), 1))
 _NAMED_BITS = {"dword": "32", "ushort": "16", "sshort": "16", "short": "16"}
 _NAMED_BITS |= {"ubyte": "8", "sbyte": "8", "byte": "8"}
 
@@ -55,11 +52,8 @@ class _HsacoFacts:
 
 
 def read_hsaco(code_object: bytes, assembly: str) -> _HsacoFacts:
-    """Return everything about a code object with one kernel.
-
-    Raises:
-        PerfcliError: it is no such file, or the assembly has not the metadata of one kernel.
-    """
+    """Return everything about a code object with one kernel. Raises PerfcliError where it is no
+    such file, or the assembly has not the metadata of one kernel."""
     kernel = _read_metadata(assembly)
     counted = {"load": Counter[str](), "store": Counter[str]()}
     for what, kind in _ACCESS.findall(assembly):

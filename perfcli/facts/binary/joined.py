@@ -58,11 +58,8 @@ class _Joined:
 
 
 def _join_cubins(cubins: Sequence[bytes]) -> bytes:
-    """Return one file with the code of all, in order. They are alike in ``_shared_by``.
-
-    Raises:
-        struct.error, IndexError, ValueError: one is cut off.
-    """
+    """Return one file with the code of all, in order. They are alike in ``_shared_by``. Raises
+    struct.error, IndexError or ValueError where one is cut off."""
     files = [_read_sections(cubin) for cubin in cubins]
     joined = _Joined()
     for number, file in enumerate(files):
@@ -107,11 +104,8 @@ def _number_labels(text: str) -> str:
 
 
 def _read_sections(cubin: bytes) -> list[_Section]:
-    """Return the sections of an ELF file, in file order.
-
-    Raises:
-        struct.error, IndexError, ValueError: it is cut off.
-    """
+    """Return the sections of an ELF file, in file order. Raises struct.error, IndexError or
+    ValueError where it is cut off."""
     (table,) = struct.unpack_from("<Q", cubin, 40)
     size, count, names = struct.unpack_from("<HHH", cubin, 58)
     headers = [_HEADER.unpack_from(cubin, table + i * size) for i in range(count)]

@@ -36,16 +36,13 @@ def cpp_facts(source: str) -> SourceFacts:
     """Return facts of the ``extern "C"`` kernel in a text that Inductor hands to
     ``async_compile.cpp…``.
 
-    An access goes to memory when it addresses one of the kernel's arguments; scratch buffers on
-    the stack do not count. Static counts: the vectorised loop's main and tail body both count,
-    the tail's accesses (``C10_UNLIKELY``) as masked. A pass over a buffer is an innermost loop:
-    the outer ones, over rows, stand for what is a Triton kernel's grid. Reductions are the
-    accumulators that Inductor declares. Element ``p[i]`` is a scalar access; ``loadu``,
-    ``store``, masks and transposed tiles move vectors.
-
-    Raises:
-        UnreadableSource: there is no such kernel, or its brackets do not close.
-    """
+    An access goes to memory when it addresses one of the kernel's arguments; scratch buffers on the
+    stack do not count. Static counts: the vectorised loop's main and tail body both count, the
+    tail's accesses (``C10_UNLIKELY``) as masked. A pass over a buffer is an innermost loop: the
+    outer ones, over rows, stand for what is a Triton kernel's grid. Reductions are the accumulators
+    that Inductor declares. Element ``p[i]`` is a scalar access; ``loadu``, ``store``, masks and
+    transposed tiles move vectors. Raises UnreadableSource where there is no such kernel, or its
+    brackets do not close."""
     tokens = _tokenize(source)
     start, pointers = _find_kernel(tokens)
     walk = _Walk(tokens, _matching_brackets(tokens), {name: name for name in pointers})
@@ -97,11 +94,8 @@ class _Token:
 
 
 def _tokenize(source: str) -> list[_Token]:
-    """Return the tokens of a C++ text; a preprocessor line is one ``pragma`` token.
-
-    Raises:
-        UnreadableSource: a string or comment never ends.
-    """
+    """Return the tokens of a C++ text; a preprocessor line is one ``pragma`` token. Raises
+    UnreadableSource where a string or comment never ends."""
     tokens: list[_Token] = []
     position, line = 0, 1
     while position < len(source):
@@ -119,11 +113,8 @@ def _tokenize(source: str) -> list[_Token]:
 
 
 def _matching_brackets(tokens: Sequence[_Token]) -> dict[int, int]:
-    """Return index of each opening bracket to that of its closing one.
-
-    Raises:
-        UnreadableSource: they do not pair up.
-    """
+    """Return index of each opening bracket to that of its closing one. Raises UnreadableSource
+    where they do not pair up."""
     pairs: dict[int, int] = {}
     open_brackets: list[int] = []
     for index, token in enumerate(tokens):

@@ -119,11 +119,8 @@ def specialize(
 ) -> str:
     """Return the text of a module with the kernel ``name`` as these constants leave it, and of its
     helpers one for each set of constants that they are called with. Comments and line numbers are
-    lost. ``only_certain``: without the branches that the device takes or not.
-
-    Raises:
-        UnreadableSource: the text is no Python, or has no such function.
-    """
+    lost. ``only_certain``: without the branches that the device takes or not. Raises
+    UnreadableSource where the text is no Python, or has no such function."""
     try:
         module = ast.parse(source)
     except SyntaxError as error:

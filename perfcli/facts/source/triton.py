@@ -21,14 +21,10 @@ def triton_facts(source: str, name: str) -> SourceFacts:
     ``@triton.jit`` function of the same text counts as often as it is called, on the line of the
     outermost call. Of the library's own functions only those that Inductor gives pointers to are
     known (``triton_names.LIBRARY_EFFECTS``). A pass over a buffer is an innermost loop that loads
-    it: a persistent kernel's outer loop, over rows, stands for the grid. ``buffers_read``
-    counts distinct pointers that are loaded, ``buffers_written`` those stored or updated
-    atomically, so an ``in_out_ptr`` counts in both when it is both; accesses whose pointer could
-    not be traced are in neither.
-
-    Raises:
-        UnreadableSource: the text is no Python, or holds no such kernel.
-    """
+    it: a persistent kernel's outer loop, over rows, stands for the grid. ``buffers_read`` counts
+    distinct pointers that are loaded, ``buffers_written`` those stored or updated atomically, so an
+    ``in_out_ptr`` counts in both when it is both; accesses whose pointer could not be traced are in
+    neither. Raises UnreadableSource where the text is no Python, or holds no such kernel."""
     try:
         module = ast.parse(source)
     except SyntaxError as error:

@@ -32,12 +32,7 @@ _ACCESSES: dict[str, Kind] = {
     "_experimental_descriptor_store": "store",
     "_experimental_descriptor_scatter": "store",
 }
-_METHODS: dict[str, Kind] = {
-    "load": "load",
-    "gather": "load",
-    "store": "store",
-    "scatter": "store",
-}
+_METHODS: dict[str, Kind] = {"load": "load", "gather": "load", "store": "store", "scatter": "store"}
 _REDUCTIONS = {
     LANGUAGE: {"sum", "max", "min", "argmax", "argmin", "reduce", "xor_sum", "reduce_or"},
     HELPERS: {

@@ -21,6 +21,8 @@ class Value:
     """The elements, where it is a tuple."""
 
     def __or__(self, other: Value) -> Value:
+        if self is other:  # what a branch or a loop left alone
+            return self
         pointers = tuple(dict.fromkeys(self.pointers + other.pointers))
         items = self.items
         if len(self.items) == len(other.items):
@@ -150,11 +152,7 @@ class TritonWalk:
         return sweep
 
     def loop(
-        self,
-        body: Sequence[ast.stmt],
-        env: Environment,
-        tests: Sequence[ast.expr],
-        sweep: int = 0,
+        self, body: Sequence[ast.stmt], env: Environment, tests: Sequence[ast.expr], sweep: int = 0
     ) -> None:
         """Walk a loop's body once, as part of ``sweep`` if there is one. A ``while``'s condition
         runs as often as the body does."""

@@ -78,10 +78,7 @@ class AccessCounts:
 
 
 def count_access(
-    event: MemoryEvent,
-    layouts: Mapping[str, Layout],
-    warps: int,
-    widest: int = MOST_VECTOR_BYTES,
+    event: MemoryEvent, layouts: Mapping[str, Layout], warps: int, widest: int = MOST_VECTOR_BYTES
 ) -> AccessCounts:
     """Count one memory event; averages are over its programs. ``widest`` is the most bytes that one
     instruction of a thread moves, where the machine code tells."""

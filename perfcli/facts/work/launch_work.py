@@ -41,11 +41,8 @@ def work_of(
     """Count what a launch asks for.
 
     ``arguments`` has the whole-number arguments of the kernel that it needs, ``axes`` the names of
-    its blocks' axes.
-
-    Raises:
-        UnreadableTtgir, LookupError, ValueError: its index arithmetic could not be run.
-    """
+    its blocks' axes. Raises UnreadableTtgir, LookupError or ValueError where its index arithmetic
+    could not be run."""
     arguments = arguments or {}
     runs = run_programs(module, arguments, grid, _sample_programs(grid, _PROGRAMS))
     if len(runs) > 1 and math.prod(grid) > _PROGRAMS:

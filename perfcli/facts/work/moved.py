@@ -26,10 +26,7 @@ def count_moved(
 ) -> tuple[int, int] | None:
     """Return the bytes of the elements that a launch reads and writes, each once in a block and of
     no tensor more than it has: what several blocks read alike counts for each. None where an
-    address can't be followed.
-
-    Raises what ``run_programs`` does.
-    """
+    address can't be followed. Raises what ``run_programs`` does."""
     blocks = math.prod(grid)
     programs = _sample_programs(grid, _ALL if blocks <= _ALL else _SOME)
     found: dict[_Site, list[float]] = defaultdict(lambda: [0.0] * len(programs))

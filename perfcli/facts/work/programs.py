@@ -113,10 +113,7 @@ def run_programs(
     """Run some programs of a launch: together where they take the same way, else one by one.
 
     ``arguments`` has the values of the arguments that are whole numbers, by name without ``%``.
-
-    Raises:
-        UnreadableTtgir: an operation moves memory in a way that is not known.
-    """
+    Raises UnreadableTtgir where an operation moves memory in a way that is not known."""
     try:
         return [_Batch(module, arguments, grid, programs).execute()]
     except _DivergentPrograms:

@@ -305,9 +305,7 @@ def _loop_runs(
 
 
 def _unrolled_by_counter(
-    code: _Code,
-    loop: tuple[int, int],
-    counters: Mapping[int, _Trips],
+    code: _Code, loop: tuple[int, int], counters: Mapping[int, _Trips]
 ) -> int | None:
     """Return how many iterations of the source one in the binary does: what is added to the
     register that the loop's last branch compares with a number, over what the source's counter

@@ -101,11 +101,8 @@ class Module:
 
 
 def parse_module(text: str) -> Module:
-    """Parse a kernel's TTGIR.
-
-    Raises:
-        UnreadableTtgir: there is no public function, or its regions do not close.
-    """
+    """Parse a kernel's TTGIR. Raises UnreadableTtgir where there is no public function, or its
+    regions do not close."""
     reader = _Reader(text)
     functions: dict[str, _Function] = {}
     main = None

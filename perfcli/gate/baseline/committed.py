@@ -25,11 +25,9 @@ MOST_BYTES = 16 << 20
 
 
 def read(path: Path, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
-    """Return the checks of the baseline.
-
-    Raises NotComparable where there is no file or it is newer than this perfcli, PerfcliError where
-    it is broken; with the command that makes it, in which the ``options`` that were typed stand.
-    """
+    """Return the checks of the baseline. Raises NotComparable where there is no file or it is newer
+    than this perfcli, PerfcliError where it is broken; with the command that makes it, in which the
+    ``options`` that were typed stand."""
     try:
         with path.open("rb") as source:
             content = source.read(MOST_BYTES + 1)
@@ -58,9 +56,7 @@ def read(path: Path, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
 
 def _write(path: Path, checks: Mapping[str, BaselineCheck]) -> None:
     """Write the file whole or not at all, through a link into what it points to; its mode stays.
-
-    Raises PerfcliError where it can't be written.
-    """
+    Raises PerfcliError where it can't be written."""
     temporary = None
     try:
         path = path.resolve()
@@ -95,10 +91,8 @@ def entry(
 def base(
     entry: BaselineEntry, head: Run, name: str, allow: Collection[str], options: Sequence[str] = ()
 ) -> tuple[Run, tuple[Finding, ...]]:
-    """Return the run that the head is compared with, and its findings.
-
-    Raises NotComparable where the baseline comes from other compilers or another target.
-    """
+    """Return the run that the head is compared with, and its findings. Raises NotComparable where
+    the baseline comes from other compilers or another target."""
     ours, theirs = entry.run.environment, head.environment
     differ = [
         f"{tool} {getattr(ours, tool) or 'none'} instead of {getattr(theirs, tool) or 'none'}"

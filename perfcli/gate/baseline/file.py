@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import reading
 from perfcli.gate.baseline.reading import BaselineEntry, Made
+from perfcli.options.files import quote
 
 Value: TypeAlias = Any
 """bool, int, float, str, or lists and tables of these."""
@@ -39,7 +39,7 @@ def _header(*path: str, many: bool = False) -> str:
 
 
 def _key(name: str) -> str:
-    return name if name and set(name) <= _BARE else _text_toml(name)
+    return name if name and set(name) <= _BARE else quote(name)
 
 
 def _inline(value: Value) -> str:
@@ -47,7 +47,7 @@ def _inline(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _text_toml(value)
+        return quote(value)
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
@@ -68,11 +68,6 @@ def _outer(value: Value) -> str:
     return f"[\n{lines}]"
 
 
-def _text_toml(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
 FIRST = "first baseline"
 
 
@@ -88,7 +83,6 @@ _HEADER = (
     "# Made by `perfcli baseline update --reason TEXT`; look at what changes, then commit it.\n"
 )
 _TABLES = ("totals", "graphs", "findings", "externs", "graph_breaks", "kernels")
-_MANY = ("kernels",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +126,7 @@ def _made(made: Made) -> dict[str, str]:
 
 def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
     """Return the checks of a file. ``where`` names it in errors; ``options`` were typed to mean it.
-
-    Raises PerfcliError for what is no baseline, NotComparable for a newer format.
-    """
+    Raises PerfcliError for what is no baseline, NotComparable for a newer format."""
     again = f"take it back with git, or make it anew with {suggest_update(options)}"
     try:
         document = tomllib.loads(text)

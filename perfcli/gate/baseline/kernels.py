@@ -131,10 +131,8 @@ def _estimate(table: Mapping[str, Any]) -> TimeEstimate | None:
 
 
 def _facts(table: Mapping[str, Any]) -> KernelFacts:
-    """Return the kernel of a table, without origins.
-
-    Raises KeyError, TypeError and ValueError where the table is not one of ours.
-    """
+    """Return the kernel of a table, without origins. Raises KeyError, TypeError and ValueError
+    where the table is not one of ours."""
     graph = table["graph"]
     made = [_buffer(name, graph, "input") for name in table.get("reads", ())]
     return KernelFacts(

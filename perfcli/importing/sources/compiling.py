@@ -61,10 +61,7 @@ def read_sources_of(
 
 
 def compile_sources(
-    definitions: Sequence[Definition],
-    request: KernelsRequest,
-    compiler: Compiler,
-    notes: Notes,
+    definitions: Sequence[Definition], request: KernelsRequest, compiler: Compiler, notes: Notes
 ) -> dict[str, Compiled]:
     """Return what becomes of each text that may be compiled; of all others, why they may not. What
     a worker did not come to is left out."""

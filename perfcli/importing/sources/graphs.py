@@ -12,13 +12,7 @@ from typing import Literal
 
 from perfcli.compile.capture.buffers import Operands
 from perfcli.compile.capture.captured import CapturedGraph, CapturedKernel
-from perfcli.compile.capture.traffic import (
-    CAST,
-    FINISHING_OPERATORS,
-    Finishing,
-    Use,
-    count_whole,
-)
+from perfcli.compile.capture.traffic import CAST, FINISHING_OPERATORS, Finishing, Use, count_whole
 from perfcli.importing.sources.calls import Tensor, WrittenCall
 from perfcli.importing.sources.comments import find_origins, read_origins
 from perfcli.importing.sources.declared import (

@@ -75,10 +75,8 @@ class SourceOptions:
 
 
 def read_sources(paths: Sequence[Path], options: SourceOptions, notes: Notes) -> Bundle:
-    """Return a run of what these sources generate.
-
-    Raises PerfcliError where none of them has a kernel, or where ``options.python`` has no torch.
-    """
+    """Return a run of what these sources generate. Raises PerfcliError where none of them has a
+    kernel, or where ``options.python`` has no torch."""
     with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # of foreign text
         return _read(paths, options, notes)
 

@@ -59,9 +59,7 @@ def read_triton_cache(folder: Path) -> Leftovers:
         notes.append(f"only the first {units.count(MOST_BINARIES)} binaries were read")
     versions = {str(each.metadata.get("triton_version") or "") for each in found} - {""}
     return Leftovers(
-        binaries=tuple(found),
-        triton=", ".join(sorted(versions))[:80],
-        notes=tuple(notes),
+        binaries=tuple(found), triton=", ".join(sorted(versions))[:80], notes=tuple(notes)
     )
 
 

@@ -90,10 +90,8 @@ _MEMORY_CHANGE = decoder(_MemoryArguments)
 
 
 def read_chrome_trace(path: Path) -> Recording:
-    """Return what a trace holds.
-
-    Raises PerfcliError for what is no trace. What can't be read of one is left out, and said.
-    """
+    """Return what a trace holds. Raises PerfcliError for what is no trace. What can't be read of
+    one is left out, and said."""
     reader = _Reader(path)
     for events in reader.file.read():
         for event in events:

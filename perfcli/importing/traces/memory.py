@@ -48,7 +48,6 @@ class _Block(msgspec.Struct):
 
 class _Segment(msgspec.Struct):
     device: int = 0
-    total_size: int = 0
     blocks: list[_Block] = []
 
 

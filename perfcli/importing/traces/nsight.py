@@ -29,10 +29,8 @@ _MARKS = (STEP, "perfcli step", "step")
 
 
 def read_nsight(path: Path) -> Recording:
-    """Return what an export holds.
-
-    Raises PerfcliError for a database that is none, and for one without kernels.
-    """
+    """Return what an export holds. Raises PerfcliError for a database that is none, and for one
+    without kernels."""
     found = Recording("Nsight Systems", path.name, resolution=_NANO)
     try:
         address = f"file:{path.resolve().as_posix().replace('?', '%3f').replace('#', '%23')}"

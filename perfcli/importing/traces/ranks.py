@@ -19,10 +19,8 @@ _MOST_NAMED = 8
 
 def choose_rank(traces: Sequence[Observed], wanted: int | None) -> Observed:
     """Return the trace of the rank that is wanted, or of the first, with what the others say.
-
     Raises PerfcliError where that rank is not there, where two traces are of one rank, and where
-    nobody says that traces are of several ranks: neither they, nor their names, nor the user.
-    """
+    nobody says that traces are of several ranks: neither they, nor their names, nor the user."""
     if len(traces) == 1 and wanted is None:
         return traces[0]
     nameless = [trace.file for trace in traces if _read_rank(trace) is None]

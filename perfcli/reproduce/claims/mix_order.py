@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from perfcli.model import Scalar
-from perfcli.reproduce.claim import (
-    Blame,
-    Claim,
-    ClaimedEffect,
-    Setup,
-    Source,
-    TwoVariants,
-    Way,
-)
+from perfcli.reproduce.claim import Blame, Claim, ClaimedEffect, Setup, Source, TwoVariants, Way
 
 _SOURCE = Source("PR #179494", "https://github.com/pytorch/pytorch/pull/179494", seed=4)
 _OFF = ("triton.mix_order_reduction=false",)
@@ -26,10 +18,7 @@ some as well."""
 _SUSPECTS = ("triton.coalesce_tiling_analysis=false", "loop_ordering_after_fusion=false")
 
 
-_WAYS = (
-    Way(Setup(_OFF), Setup(), until=(2, 12)),
-    Way(Setup(), Setup(_UNLIMITED), imitates=True),
-)
+_WAYS = (Way(Setup(_OFF), Setup(), until=(2, 12)), Way(Setup(), Setup(_UNLIMITED), imitates=True))
 _CURES = tuple((f"{_LIMIT}={reads}",) for reads in (5, 10, 15, 20))
 _STEP = ClaimedEffect(99.471, 105.764, "ms", "an H100")
 _HOLDS, _FIXED_IN = "torch 2.10 to 2.12", (2, 13)

@@ -39,12 +39,7 @@ def _peeling(name: str, dynamic: bool, ratio: float) -> Claim:
         holds="torch 2.8 to 2.15",
         shown_by=TwoVariants(
             "softmax",
-            (
-                Way(
-                    Setup(("patch.loop_peeling=true",), dynamic=dynamic),
-                    Setup(dynamic=dynamic),
-                ),
-            ),
+            (Way(Setup(("patch.loop_peeling=true",), dynamic=dynamic), Setup(dynamic=dynamic)),),
             params={"rows": 32768, "columns": 50257},
             smoke={"rows": 512, "columns": 8193},
             finding="PC202" if dynamic else "PC204",
@@ -104,42 +99,31 @@ def _recomputed(rows: int, columns: int, before: float, after: float) -> Claim:
     )
 
 
-def _tiled(rows: int, columns: int, before: float, after: float, corrected: str) -> Claim:
+def _held(
+    variant: str, where: str, problem: Problem, before: float, after: float, corrected: str = ""
+) -> Claim:
+    rows, columns = problem.rows, problem.columns
     return Claim(
-        name=f"register-tiled-{rows}x{columns}",
-        says=f"RMSNorm of {rows} × {columns} bf16 with rows kept in registers as half precision: "
-        f"{before} → {after} % of the bandwidth, against max-autotune",
+        name=f"{variant}-{rows}x{columns}",
+        says=f"RMSNorm of {rows} × {columns} bf16 with rows {where}: {before} → {after} % of the "
+        "bandwidth, against max-autotune",
         source=_RFC,
         holds="torch 2.8 to 2.15",
-        shown_by=Launches(
-            "rmsnorm",
-            "register-tiled",
-            (Problem("rmsnorm", rows, columns),),
-            against="inductor-max-autotune",
-        ),
+        shown_by=Launches("rmsnorm", variant, (problem,), against="inductor-max-autotune"),
         shows=("good.registers", "good.spilled_words"),
         effect=ClaimedEffect(1.0, after / before, "", _GB200),
-        withdrawn=f"{_WITHDRAWN}; corrected {corrected}",
+        withdrawn=f"{_WITHDRAWN}; corrected {corrected}" if corrected else _WITHDRAWN,
     )
+
+
+def _tiled(rows: int, columns: int, before: float, after: float, corrected: str) -> Claim:
+    where, problem = "kept in registers as half precision", Problem("rmsnorm", rows, columns)
+    return _held("register-tiled", where, problem, before, after, corrected)
 
 
 def _shared(rows: int, columns: int, before: float, after: float) -> Claim:
-    return Claim(
-        name=f"tma-{rows}x{columns}",
-        says=f"RMSNorm of {rows} × {columns} bf16 with rows held in shared memory by TMA: {before} "
-        f"→ {after} % of the bandwidth, against max-autotune",
-        source=_RFC,
-        holds="torch 2.8 to 2.15",
-        shown_by=Launches(
-            "rmsnorm",
-            "tma",
-            (Problem("rmsnorm", rows, columns),),
-            against="inductor-max-autotune",
-        ),
-        shows=("good.registers", "good.spilled_words"),
-        effect=ClaimedEffect(1.0, after / before, "", _GB200),
-        withdrawn=_WITHDRAWN,
-    )
+    problem = Problem("rmsnorm", rows, columns)
+    return _held("tma", "held in shared memory by TMA", problem, before, after)
 
 
 _COLUMNS = (2048, 4096, 8192, 16384, 32768)

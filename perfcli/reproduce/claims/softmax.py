@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from perfcli.model import Scalar
-from perfcli.reproduce.claim import (
-    Blame,
-    Claim,
-    ClaimedEffect,
-    Setup,
-    Source,
-    TwoVariants,
-    Way,
-)
+from perfcli.reproduce.claim import Blame, Claim, ClaimedEffect, Setup, Source, TwoVariants, Way
 
 _ONLINE = Source("PR #127011", "https://github.com/pytorch/pytorch/pull/127011", seed=1)
 _SPLIT = Source("issue #153241", "https://github.com/pytorch/pytorch/issues/153241", seed=0)
@@ -131,12 +123,7 @@ CLAIMS = (
         holds="torch 2.10 and later",
         shown_by=TwoVariants(
             "softmax",
-            (
-                Way(
-                    Setup(("unroll_reductions_threshold=2",), dynamic=True),
-                    Setup(dynamic=True),
-                ),
-            ),
+            (Way(Setup(("unroll_reductions_threshold=2",), dynamic=True), Setup(dynamic=True)),),
             params={"rows": 8192, "columns": 50304},
             smoke={"rows": 512, "columns": 8192},
             finding="PC202",

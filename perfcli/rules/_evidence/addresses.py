@@ -14,7 +14,7 @@ def scatters(kernel: KernelFacts, arguments: Collection[str]) -> bool:
     if any(a.kind == "atomic" and a.pointer in ("", *arguments) for a in sourced):
         return True
     return any(
-        access.kind == "atomic" or _is_elsewhere(access)
+        access.kind == "atomic" or access.indirect or not access.known
         for access in _accesses(kernel, arguments)
         if access.kind != "load"
     )
@@ -30,10 +30,6 @@ def step_along(kernel: KernelFacts, argument: str, axis: str) -> int | None:
     (``x``, ``r0_``); None where that is not known."""
     steps = (a.steps.get(axis) for a in _accesses(kernel, {argument}) if a.known)
     return next((step for step in steps if step is not None), None)
-
-
-def _is_elsewhere(access: MemoryAccess) -> bool:
-    return access.indirect or not access.known
 
 
 def _accesses(kernel: KernelFacts, arguments: Collection[str]) -> Iterator[MemoryAccess]:

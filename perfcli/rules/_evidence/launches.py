@@ -37,6 +37,13 @@ def resident_warps(candidate: Candidate) -> int | None:
     return None if blocks is None else blocks * candidate.num_warps
 
 
+def write_configuration(candidate: Candidate) -> str:
+    """Write ``XBLOCK=4 2 warps 1 stage``."""
+    blocks = [f"{name}={value}" for name, value in sorted(candidate.config.items())]
+    warps = units.plural(candidate.num_warps, "warp")
+    return " ".join([*blocks, warps, units.plural(candidate.num_stages, "stage")])
+
+
 def spills_substantially(candidate: Candidate) -> bool:
     """Return whether more is spilled than Inductor itself would tolerate, and code touches it."""
     untouched = candidate.local_loads == 0 and candidate.local_stores == 0

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from perfcli.diff.arithmetic import weigh_node
 from perfcli.model import KernelFacts, Origin, Run
 from perfcli.names import stem
-from perfcli.rules._evidence.arithmetic import weigh_node
 from perfcli.rules._evidence.whole_reads import ANY_REDUCTION, reduced_elements, rows_of
 from perfcli.rules._evidence.words import _is_reduction
 

@@ -28,7 +28,8 @@ def kernel(number: int) -> Definition:
 
 
 def taken_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: int) -> list[str]:
-    """Of each of seven kernels, with which others it is compiled; all wait for the first."""
+    """Of each of 21 kernels, with which others it is compiled. The first graph has four of them;
+    all wait for the first."""
     ready = multiprocessing.get_context("fork").Event()
 
     def compile_them(given: Sequence[Definition], _target: Any, _cache: Path) -> list[Compiled]:
@@ -37,11 +38,13 @@ def taken_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: int) ->
         return [Compiled((), {}, together)] * len(given)
 
     monkeypatch.setattr(pool, "compile_kernels", compile_them)
-    kernels = [kernel(number) for number in range(7)]
+    kernels = [kernel(number) for number in range(21)]
     made = KernelPool(jobs, H100, tmp_path)
     try:
-        for each in kernels:
+        for number, each in enumerate(kernels):
             made.submit(each)
+            if number == 3:
+                made.begin()
         ready.set()
         return [made.result(each).compiled.error for each in kernels]
     finally:
@@ -50,14 +53,17 @@ def taken_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: int) ->
 
 def test_what_waits_is_taken_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = taken_at_once(monkeypatch, tmp_path, jobs=1)
-    assert found == ["0", *["1 2 3 4"] * 4, *["5 6"] * 2]
+    together = ["0 1 2 3", "4 5 6 7 8 9 10 11", "12 13 14 15 16 17 18 19", "20"]
+    assert found == [each for each in together for _ in each.split()]
 
 
 def test_processes_share_what_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Five wait for two processes: one takes three of them, and the other has two left."""
+    """Each takes half of the first graph. Of the 17 that are left one takes eight, the other half
+    of what then is left."""
     found = taken_at_once(monkeypatch, tmp_path, jobs=2)
-    assert found[:5] == ["0", "1", "2 3 4", "2 3 4", "2 3 4"]
-    assert found[5:] in (["5", "6"], ["5 6", "5 6"])
+    assert found[:4] == ["0 1", "0 1", "2 3", "2 3"]
+    assert found[4:12] == ["4 5 6 7 8 9 10 11"] * 8
+    assert found[12] == "12 13 14 15 16"
 
 
 def test_a_process_that_is_killed_leaves_nobody_waiting(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -12,9 +13,16 @@ from torch._dynamo import config as dynamo_config  # noqa: E402
 from torch._inductor import config as inductor_config  # noqa: E402
 
 from perfcli.compile.capture.captured import Capture  # noqa: E402
+from perfcli.compile.capture.eager_operators import EagerOperator  # noqa: E402
 from perfcli.compile.capture.graph_breaks import _explanation, count_breaks  # noqa: E402
-from perfcli.compile.tracing import attribute_failure, backward, set_options  # noqa: E402
+from perfcli.compile.tracing import (  # noqa: E402
+    _select_eager,
+    attribute_failure,
+    backward,
+    set_options,
+)
 from perfcli.errors import CompileFailed, UserCodeFailed  # noqa: E402
+from perfcli.model import Run  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -94,6 +102,8 @@ def test_whose_operator_lacks_a_result_without_values() -> None:
             "torch.compile with aot_autograd does not currently support double backward",
             "torch.func",
         ),
+        ("Tensor device mismatch", "device=x.device"),  # torch 2.13
+        ("found two different devices cuda:0, cpu", "device=x.device"),
         ("Could not run 'aten::addmm.out' with arguments from the 'SparseCsrMeta' backend", ""),
     ],
 )
@@ -107,3 +117,24 @@ def test_what_cannot_be_followed_is_one_line_with_a_cure(said: str, cure: str) -
     assert isinstance(failure, UserCodeFailed)
     assert cure in str(failure)
     assert "\n" not in str(failure)
+
+
+def test_what_runs_eagerly_behind_a_break_is_told(compile_run: Callable[..., Run]) -> None:
+    """Two operators, each of which reads and writes 64 × 256 float32: 4 × 65,536 bytes."""
+    compiled = compile_run("eager_after_break.py")
+    (note,) = [note for note in compiled.notes if note.startswith("outside of graphs")]
+    assert note == (
+        "outside of graphs 2 operators run eagerly, 262 kB, which no number counts: "
+        "aten.mul.Tensor, aten._softmax.default"
+    )
+    assert compiled.eager_operators == 2
+    assert [kernel.launches for kernel in compiled.kernels] == [1, 1]
+
+
+def test_of_the_backward_what_eager_operators_ask_for() -> None:
+    ones, mul, add = (EagerOperator(f"aten.{name}", 0) for name in ("ones_like", "mul", "add"))
+    assert _select_eager([mul, add]) == [mul, add]
+    # Behind the forward pass, the gradients that perfcli begins with.
+    assert _select_eager([mul, ones, ones, add, mul], 1) == (mul, add, mul)
+    # All of the forward pass is compiled: what adds up gradients belongs to no model.
+    assert _select_eager([ones, add], 0) == ()

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 import stat
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,14 @@ def line_of(text: str, start: str = "") -> int:
 def tools() -> Path:
     triton = pytest.importorskip("triton")
     return find_tools(Path(triton.__file__).parent)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def listed_once() -> Iterator[None]:
+    """nvdisasm takes half a second to start: each file is listed once with the same options."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cubin_module, "_disassemble", functools.cache(cubin_module._disassemble))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from warm import WarmProcess, make_request
 
-import perfcli
 from perfcli.handwritten import ahead, checking
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import Case, Problem
 from perfcli.model.kernel_work import CheckRequest, PlannedCase
 
-FAMILY = str(Path(__file__).parents[2] / "fixtures" / "kernels" / "row_sum.py")
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+FAMILY = str(FIXTURES / "kernels" / "row_sum.py")
 H200 = targets.get("h200")
 
 
@@ -60,58 +58,12 @@ def test_without_a_target_nothing_is_compiled_ahead() -> None:
     assert list(ahead.compile_ahead(amd)) == []
 
 
-LAUNCHED = """
-import os
-import sys
-from pathlib import Path
-
-import torch
-from perfcli.loading import registry
-from perfcli.machine import targets
-from perfcli.compile.stand_in.device import install_triton_driver
-from perfcli.handwritten import ahead, checking, compiling, describing
-from perfcli.handwritten.data import arrange
-from perfcli.model import Case, Problem
-from perfcli.model.kernel_work import CheckRequest, LaunchToCompile
-
-family, target = registry.family(sys.argv[1]), targets.get("h200")
-code = describing.load_code(family.code, sys.argv[1])
-problems = (Problem("sum", 64, 2048), Problem("sum", 64, 1023, "float32"), Problem("sum", 4, 1))
-cases = [Case(problem) for problem in problems] + [Case(problems[0], layout="misaligned")]
-planned = tuple(checking.plan_case(family, case, target, "gpu") for case in cases)
-for _ in ahead.compile_ahead(CheckRequest(sys.argv[1], planned, "gpu", 1, 0, target)):
-    pass
-kept = Path(os.environ["TRITON_CACHE_DIR"])
-before = {path.name for path in kept.iterdir()}
-install_triton_driver(target)
-for case, each in zip(cases, planned):
-    problem, (step,) = each.case.problem, each.plan.launches
-    function = code.function(step.function)
-    x = arrange(case, problem, code.inputs(problem, "cpu", 0))["x"]
-    launched = function.warmup(
-        x, torch.empty(problem.rows), problem.columns, x.stride(0), **step.constants,
-        num_warps=step.num_warps, grid=(1,)
-    )
-    if case.layout == "contiguous" and problem.columns > 1:  # where the plan knows all
-        source = compiling._source(function, step)
-        assert source.attrs == launched.src.attrs, (source.attrs, launched.src.attrs)
-        assert source.hash() == launched.src.hash()
-assert {path.name for path in kept.iterdir()} == before, "something was compiled again"
-print(len(before))
-"""
-
-
 @pytest.mark.torch
-def test_launches_find_what_was_compiled_ahead(tmp_path: Path) -> None:
-    file = tmp_path / "launched.py"
-    file.write_text(LAUNCHED)
-    root, kept = Path(perfcli.__file__).parents[1], tmp_path / "triton"
-    done = subprocess.run(
-        [sys.executable, str(file), FAMILY],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(root), "TRITON_CACHE_DIR": str(kept)},
-    )
+def test_launches_find_what_was_compiled_ahead(
+    warm_process: WarmProcess, cache_of_the_run: Path
+) -> None:
+    request = make_request(cache_of_the_run)
+    before, after = warm_process.call(request, FIXTURES / "launched_ahead.py", FAMILY)
     # Four kernels; a row of one column is a constant to Triton.
-    assert done.stdout == "4\n", done.stderr
+    assert len(before) == 4
+    assert after == before, "something was compiled again"

@@ -20,10 +20,9 @@ from history_servers import NotHere, start_postgres, start_s3
 
 from perfcli.errors import PerfcliError
 from perfcli.history import history as _history
-from perfcli.history.entry import FORMAT, Entry, encode_entry, write_line
+from perfcli.history.entry import FORMAT, Entry, encode_body, write_line
 from perfcli.history.history import History
-from perfcli.history.homes import FolderHome, Home
-from perfcli.history.opening import open_home
+from perfcli.history.homes import FolderHome, Home, open_home
 from perfcli.model import Bundle
 from perfcli.storing import runfile
 
@@ -105,7 +104,7 @@ def test_many_entries_are_packed_and_stay(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_damaged_entry_is_left_out_and_told(tmp_path: Path) -> None:
     history = History(FolderHome(tmp_path))
     history.add_all([(entry(number), None) for number in range(3)], {})
-    names = [encode_entry(entry(number), 1, "")[0] for number in range(2)]
+    names = [write_line(encode_body(entry(number)), 1, "")[0] for number in range(2)]
     (tmp_path / f"entries/{names[0]}.json").write_bytes(b'{"perfcli":"history-ent')
     changed = tmp_path / f"entries/{names[1]}.json"
     changed.write_bytes(changed.read_bytes().replace(b"Change 1", b"Change 7"))
@@ -177,7 +176,7 @@ def test_an_entry_has_one_name_whatever_way_it_came(place: str, tmp_path: Path) 
     again = History(open_home(place))
     assert again.entries() == before
     (name,) = (each.id for each in theirs.entries())
-    assert name == encode_entry(theirs.entries()[0].entry, 1, "")[0]
+    assert name == write_line(encode_body(theirs.entries()[0].entry), 1, "")[0]
     assert f"{name}.json" in again.home.list("entries")
 
 

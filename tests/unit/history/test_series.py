@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from perfcli.errors import PerfcliError
 from perfcli.history import view
 from perfcli.history.changes import find_changes, hold
 from perfcli.history.choosing import HistoryFilter, choose_series, choose_subjects
-from perfcli.history.entry import Entry, Subject
+from perfcli.history.collecting import _list_points
+from perfcli.history.entry import Entry, Point, Subject
 from perfcli.history.plot import draw
 from perfcli.history.series import choose_deciding, find_clocks_going_back, make_series
 
@@ -104,6 +106,34 @@ def test_counts_judge_where_no_time_is_known() -> None:
     made.append(entry(3, 1.0, metric="peak_memory_bytes"))
     judging = choose_deciding(make_series(listed(*made)))
     assert [each.metric for each in judging] == ["spilled_words", "peak_memory_bytes"]
+
+
+def test_peak_memory_of_a_model_in_other_pieces_is_another_series() -> None:
+    """A graph break halves what the largest graph needs; when it is gone, nothing grew."""
+    made = [
+        entry(n, value, metric="peak_memory_bytes", basis=basis)
+        for n, (value, basis) in enumerate([(8.0, ""), (4.0, "2 graphs"), (8.0, "")])
+    ]
+    stored = listed(*made)
+    assert [each.values for each in make_series(stored)] == [[8.0, 8.0], [4.0]]
+    assert [each.values for each in choose_deciding(make_series(stored))] == [[8.0, 8.0]]
+    assert [each.values for each in choose_deciding(make_series(stored[:2]))] == [[4.0]]
+
+
+def test_how_many_graphs_peak_memory_is_of() -> None:
+    totals = {"graph_breaks": {"head": 1}, "graphs": {"head": 3}}
+    peak = {"head": 5.0}
+    document: dict[str, Any] = {
+        "totals": {**totals, "peak_memory_bytes": peak},
+        "groups": [],
+        "timing": None,
+    }
+    points = {each.metric: each for each in _list_points({**document, "estimate": None})}
+    assert points["peak_memory_bytes"] == Point("static", "", "peak_memory_bytes", 5.0, "3 graphs")
+    assert points["graphs"].basis == ""
+    whole = {"totals": {"graph_breaks": {"head": 0}, "peak_memory_bytes": peak}}
+    (_, point) = _list_points({**document, **whole, "estimate": None})
+    assert point.basis == ""
 
 
 def test_every_change_of_an_exact_number_is_one() -> None:

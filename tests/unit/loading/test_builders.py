@@ -165,6 +165,20 @@ def test_inputs_that_are_not_those_of_the_call(
     assert said in str(refuse(tmp_path, name, (), *inputs))
 
 
+def test_a_tensor_for_a_number_names_the_parameter(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("def block(rows: int, scale: float = 1.0, *, n: int = 2): return abs, (1,)\n")
+    for inputs, name in (["3,3"], "rows"), (["rows=3,3"], "rows"), (["rows=3", "n=3,3"], "n"):
+        with pytest.raises(PerfcliError) as raised:
+            check_builder(str(file), "block", (), read_inputs(inputs))
+        assert str(raised.value).endswith(
+            f"model.py:block: --input {inputs[-1]} gives a tensor for {name}, which is declared "
+            f"as int: if block() builds a model, give -p {name}=VALUE and no --input, else a plain "
+            f"value, --input {name}=VALUE"
+        )
+    check_builder(str(file), "block", (), read_inputs(["rows=3", "scale=3,3"]))
+
+
 def test_a_file_may_have_another_encoding(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     text = "# -*- coding: latin-1 -*-\nNAME = 'caf\xe9'\nif __name__ == '__main__':\n    run()\n"

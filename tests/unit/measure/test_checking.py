@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import WarmProcess, make_request
 
 from perfcli.compile.building import Built
 from perfcli.compile.capture.captured import Capture
@@ -26,6 +28,7 @@ from perfcli.model import (
 
 pytestmark = pytest.mark.torch
 
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAMES = registry.names("scenarios")
 
 
@@ -420,12 +423,12 @@ def test_shipped_scenarios_pass(name: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "rmsnorm"])
-def test_compiled_scenarios_pass(name: str) -> None:
-    import torch
-
-    step = shipped(name)
-    step.compiled = torch.compile(step.built.workload.call)
-    assert passes(check(step))
+def test_compiled_scenarios_pass(
+    name: str, warm_process: WarmProcess, cache_of_the_run: Path
+) -> None:
+    request = make_request(cache_of_the_run, "cpu")
+    found = warm_process.call(request, FIXTURES / "compiled_scenario.py", name)
+    assert passes(OutputCheck(**found))
 
 
 # --- whole training steps ----------------------------------------------------------------------

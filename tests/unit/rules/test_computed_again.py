@@ -58,6 +58,13 @@ def test_a_whole_is_computed_once() -> None:
     assert found(scatter(part=WHOLE)) == []
 
 
+def test_a_number_is_computed_once_by_each_thread() -> None:
+    """The gradient of a mean loss divides one number, in a kernel with a point for each logit: the
+    machine code of 16 points has one reciprocal."""
+    assert found(scatter(part=())) == found(scatter(part=(1, 1))) == []
+    assert found(scatter(part=(2, 1))) != []
+
+
 def test_what_says_where_an_element_lies_is_not_computed_again() -> None:
     """Inductor makes ``roll`` of an ``fmod`` of its indices."""
     whole = scatter()

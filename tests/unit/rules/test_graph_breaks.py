@@ -29,6 +29,22 @@ def test_each_reason_with_its_number() -> None:
     assert (first.cures, second.cures) == ((), ())
 
 
+@pytest.mark.parametrize(
+    ("code", "proposed"),
+    [("if y.sum().item() > 3:", 0), ("while x.item():", 0), ("n = iffy.item()", 1), ("", 1)],
+)
+def test_an_option_that_leaves_the_break_is_not_proposed(code: str, proposed: int) -> None:
+    """Tried with torch 2.13: the same line breaks as "Data-dependent branching"."""
+    broken = run(
+        [kernel("k")],
+        graph_breaks={ITEM: 1},
+        break_places={ITEM: (BreakPlace("/m.py:7", code, ""),)},
+        settings={"dynamo.capture_scalar_outputs": False},
+    )
+    (finding,) = RULE.of_run(broken)
+    assert len(finding.cures) == proposed
+
+
 def test_where_dynamo_broke_it_and_on_what() -> None:
     why = "Dynamo does not know how to trace builtin operator `print`"
     places = (BreakPlace("/m.py:7", 'print("a")', why), BreakPlace("/m.py:9", "", why))

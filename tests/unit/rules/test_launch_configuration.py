@@ -4,7 +4,7 @@ from typing import Any
 
 from handmade import candidate, kernel, run
 
-from perfcli.model import Candidate, Finding
+from perfcli.model import Candidate, Finding, TimeEstimate
 from perfcli.rules.launch_configuration import RULE
 
 CONFIG = {"XBLOCK": 4, "RSPLIT_SIZE": 64}
@@ -24,7 +24,7 @@ def test_more_warps_spill_nothing() -> None:
     (finding,) = found(other(8, 90))
     assert finding.headline == ("triton_per_fused_0 spills nothing with 2 → 8 warps, now 92 words")
     assert finding.evidence == (
-        "Inductor's: 255 registers, 92 spilled words, "
+        "Inductor's, RSPLIT_SIZE=64 XBLOCK=4 2 warps 1 stage: 255 registers, 92 spilled words, "
         "4 resident warps per multiprocessor, 112,928 B shared memory",
         "with 2 → 8 warps: 90 registers, 0 spilled words, "
         "16 resident warps per multiprocessor, 0 B shared memory",
@@ -32,6 +32,28 @@ def test_more_warps_spill_nothing() -> None:
     assert finding.proven is True
     assert finding.cures == ()
     assert (finding.metric, finding.amount) == ("spilled_words", 92)
+
+
+def test_it_is_about_the_configuration_that_the_time_is_about() -> None:
+    """Inductor's with 4 warps spills less, and is not the one that is expected to win."""
+    least = candidate(4, registers=255, stack_bytes=100, config=CONFIG)
+    one = kernel(
+        "triton_per_fused_0",
+        candidates=(OWN, least),
+        alternatives=(other(8, 90),),
+        estimate=TimeEstimate(1e-5, 8e-6, 2e-5, candidate=0),
+    )
+    assert one.best is least
+    (finding,) = RULE.of_run(run([one]))
+    assert finding.headline.endswith("spills nothing with 2 → 8 warps, now 92 words")
+    assert finding.amount == 92
+    assert finding.evidence[0].startswith(
+        "Inductor's, RSPLIT_SIZE=64 XBLOCK=4 2 warps 1 stage, expected to win: 255 registers, "
+        "92 spilled words, "
+    )
+    assert finding.evidence[2] == (
+        "of Inductor's, RSPLIT_SIZE=64 XBLOCK=4 4 warps 1 stage spills least: 25 words"
+    )
 
 
 def test_a_smaller_block() -> None:
@@ -43,7 +65,7 @@ def test_a_smaller_block() -> None:
 def test_a_handwritten_kernel_keeps_its_block() -> None:
     assert found(other(config={"XBLOCK": 1, "RSPLIT_SIZE": 64}), kind="user") == []
     (finding,) = found(other(8, 90), kind="user")
-    assert finding.evidence[0].startswith("now: 255 registers")
+    assert finding.evidence[0].startswith("now, RSPLIT_SIZE=64 XBLOCK=4 2 warps ")
     assert finding.advice == "give the kernel a configuration with 2 → 8 warps"
 
 

@@ -64,6 +64,14 @@ def found(*kernels: KernelFacts, **more: Any) -> list[Finding]:
     return list(RULE.of_run(estimated(*kernels, **more)))
 
 
+def test_a_split_scan_is_not_tiled_by_more_axes() -> None:
+    """Tried with torch 2.13: "AssertionError: Unexpected tiling" of triton_split_scan.py."""
+    scan = replace(wasting(gather(), kind="reduction"), name="triton_spl_fused_cumsum_0")
+    (finding,) = found(scan)
+    assert finding.cures == ()
+    assert found(replace(scan, name="triton_red_fused_cumsum_0"))[0].cures != ()
+
+
 def test_a_transposed_tensor() -> None:
     (finding,) = found(wasting(gather()))
     assert (finding.code, finding.severity) == ("PC207", "warning")

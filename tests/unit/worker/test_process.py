@@ -453,8 +453,8 @@ def test_nothing_is_left_of_a_worker(
 ) -> None:
     body = ORPHAN + "open(os.path.join(os.environ['TMPDIR'], 'rubbish'), 'w').close()\n" + ending
     open_before = len(os.listdir("/proc/self/fd"))
-    # Long enough for the stand-in to start; only the one that hangs waits for its end.
-    failure(request_for(body, fifo=fifo.path), timeout=3 if ending == "sleep()" else 30)
+    # Long enough for the stand-in to start; those that sleep wait for its end.
+    failure(request_for(body, fifo=fifo.path), timeout=3 if "sleep()" in ending else 30)
     assert fifo.next() == b"x"
     assert fifo.next() == b""
     assert list(temporary.iterdir()) == []

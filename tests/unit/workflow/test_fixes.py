@@ -14,6 +14,7 @@ from handmade_estimate import weighed_kernel, weighed_run
 from perfcli import diagnosis
 from perfcli.diff.compare import compare
 from perfcli.model import Comparison, Cost, Cure, Finding, KernelFacts, Rule, Run, Severity, Trial
+from perfcli.rules import graph_breaks
 from perfcli.workflow import fixes
 
 CURE = Cure({"triton.mix_order_reduction_max_reads": 10})
@@ -106,6 +107,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
         Rule("PC901", "", "", of_run=spills),
         Rule("PC902", "", "", of_run=many_loads),
         Rule("PC903", "", "", of_run=breaks),
+        graph_breaks.RULE,
         Rule("PC904", "", "", of_comparison=more_bytes),
         Rule("PC905", "", "", of_run=memory),
         Rule("PC906", "", "", of_run=blocks),
@@ -168,6 +170,16 @@ def test_moving_it_to_another_kernel_does_not_help() -> None:
     tried = [k("a", "1 2 3"), k("far", "9", 92)]
     trial = judged(run(OVER_FUSED), run(tried))
     assert (trial.outcome, trial.reason) == ("does not help", "it is elsewhere instead")
+    assert (trial.before, trial.after) == (92, 92)  # in the whole run
+
+
+def test_a_break_for_another_reason_does_not_help() -> None:
+    """With the option that captures ``.item()`` the ``if`` around it breaks the graph."""
+    item = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
+    head = run([k("a", "1"), k("b", "2")], graph_breaks={item: 1})
+    tried = run([k("a", "1"), k("b", "2")], graph_breaks={"Data-dependent branching": 1})
+    trial = judged(head, tried, "PC403")
+    assert (trial.outcome, trial.before, trial.after) == ("does not help", 1, 1)
 
 
 def test_the_same_kernels_do_not_help() -> None:
@@ -273,6 +285,7 @@ def test_a_cure_that_takes_longer_by_estimate_does_not_help(
     ("blocks", "outcome", "says"),
     [
         (2048, "helps", "helps: the finding is gone, 147.9 → "),
+        (4200, "does not help", "does not help: estimated step 147.9 → "),  # unsure, and longer
         (8192, "does not help", "does not help: estimated step 147.9 → "),
     ],
 )

@@ -20,23 +20,12 @@ from perfcli.compile.stand_in.attention.call import (
     TensorSpec,
 )
 
-__all__ = [
-    "DEFAULT_ORDER",
-    "AttentionCall",
-    "Backend",
-    "TensorSpec",
-]
+__all__ = ["DEFAULT_ORDER", "AttentionCall", "Backend", "TensorSpec"]
 
 UNBATCHED_INPUT = (2, 14)
 """First version whose chooser adds a missing batch dimension (normalize_unbatched_input)."""
 
-CUDNN_FIRST = (
-    Backend.CUDNN,
-    Backend.FLASH,
-    Backend.EFFICIENT,
-    Backend.MATH,
-    Backend.OVERRIDEABLE,
-)
+CUDNN_FIRST = (Backend.CUDNN, Backend.FLASH, Backend.EFFICIENT, Backend.MATH, Backend.OVERRIDEABLE)
 
 CUDNN_OF_TORCH: Mapping[tuple[int, int], int] = {
     (2, 11): 91900,

@@ -157,6 +157,19 @@ def test_a_reduction_that_loops_now(before: str, after: str, relation: Any, text
     assert describe_change(grouped(relation), base, head) == text
 
 
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        ("exp", "comes from a split into 2 kernels"),
+        ("exp erf", "is one of 2 kernels that compute more than the one before"),
+    ],
+)
+def test_work_that_was_added_is_no_split(nodes: str, text: str) -> None:
+    base = run([kernel("a_0", "mul", "exp")])
+    head = run([kernel("a_0", "mul"), kernel("b_1", *nodes.split())])
+    assert describe_change(grouped("split", (0,), (0, 1)), base, head) == text
+
+
 def test_of_two_kernels_none_looped() -> None:
     held_at_once = [kernel(name, kind="persistent-reduction") for name in ("a_0", "b_1")]
     head = run([kernel("ab_0", kind="reduction")])

@@ -25,6 +25,7 @@ from perfcli.model import (
     TimeVerdict,
     WrongResults,
 )
+from perfcli.rules.doubts import RULE as DOUBTS
 
 
 def with_memory(comparison: Comparison, base: int, head: int, outcome: Outcome) -> Comparison:
@@ -153,6 +154,56 @@ def test_one_of_two_errors_may_contradict() -> None:
 def test_a_warning_does_not_contradict_an_estimate() -> None:
     given = replace(estimated("same", 0.99, 1.01), findings=(error("warning"),))
     assert conclude(given).outcome == "same"
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "verdict", "outcome"),
+    [
+        (0, 3, "faster", "unknown"),  # it may take longer than all that the base compiles
+        (0, 3, "same", "unknown"),
+        (0, 3, "unsure", "unknown"),
+        (0, 3, "slower", "worse"),
+        (3, 0, "slower", "unknown"),
+        (3, 0, "same", "unknown"),
+        (3, 0, "faster", "better"),
+        (3, 3, "faster", "better"),
+        (3, 4, "faster", "unknown"),
+        (0, 0, "faster", "better"),
+    ],
+)
+def test_what_only_one_side_runs_eagerly_may_take_any_time(
+    base: int, head: int, verdict: TimeVerdict, outcome: Outcome
+) -> None:
+    given = estimated(verdict, 0.5, 0.6)
+    ours, theirs = (
+        replace(
+            side,
+            eager_operators=number,
+            graph_breaks={"disabled": 1} if number else {},
+        )
+        for side, number in ((given.base, base), (given.head, head))
+    )
+    given = replace(given, base=ours, head=theirs)
+    found = conclude(replace(given, findings=tuple(DOUBTS.of_comparison(given))))
+    assert found.outcome == outcome
+    if outcome == "unknown":
+        side = "head" if head > base else "base"
+        assert f"but PC901: the {side} runs {abs(head - base)} operator" in found.reason
+
+
+def test_a_base_that_does_not_say_what_runs_eagerly_is_no_doubt() -> None:
+    """A baseline keeps graph breaks, and no number of operators."""
+    given = estimated("same", 0.99, 1.01)
+    broken = {"disabled": 1}
+    given = replace(
+        given,
+        base=replace(given.base, graph_breaks=broken),
+        head=replace(given.head, eager_operators=3, graph_breaks=broken),
+    )
+    assert conclude(given).outcome == "same"
+    new = replace(given, base=replace(given.base, graph_breaks={}))
+    found = conclude(replace(new, findings=tuple(DOUBTS.of_comparison(new))))
+    assert found.outcome == "unknown"
 
 
 def test_what_the_base_has_as_well_does_not_contradict() -> None:

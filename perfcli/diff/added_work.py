@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from perfcli.model import Comparison, KernelFacts, Match, Run
+from perfcli.diff.arithmetic import weigh_node
+from perfcli.model import KernelFacts, Match, Run
 from perfcli.names import stem
-from perfcli.rules._evidence.arithmetic import weigh_node
 
 
-def adds_work(comparison: Comparison, match: Match) -> bool:
+def adds_work(base: Run, head: Run, match: Match) -> bool:
     """Return whether the head's kernels of a match have ATen operators that the base's have not, or
     have more calls of one, and so have both runs. Not known, and so not, where the same model may
     have other operators: with another torch, other options or dynamic sizes, or where a graph break
     lies between the kernels."""
-    base, head = comparison.base, comparison.head
-    ours = [base.kernels[number] for number in match.base]
-    theirs = [head.kernels[number] for number in match.head]
+    ours, theirs = match.select(base, head)
     if not _decomposes_alike(base, head) or _count_graphs(theirs) > _count_graphs(ours):
         return False
     return not _list_added(ours, theirs).isdisjoint(_list_added(base.kernels, head.kernels))
