@@ -125,6 +125,8 @@ def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, Launc
         if variant.name not in ("three-pass", "tma") and problem.operation in variant.operations:
             asked[variant.name] = partial(family.plan, problem, target, variant.name)
     for name, plan_it in asked.items():
+        if not name.startswith("ring"):
+            continue
         try:
             plan = plan_it()
         except PerfcliError:
@@ -142,10 +144,13 @@ def _cuts_of_softmax(
     for name, changed in SETTINGS.items():
         yield name, partial(_with_settings, problem, target, changed)
     rings = import_module("perfcli.kernels.softmax.ring_plan")
+    alike_from = import_module("perfcli.kernels._norms.cuts").alignments
     for blocks in rings.candidates(problem, target):
         elements = blocks.tiles * blocks.tile // blocks.threads
         shape = (blocks.threads, blocks.per_sm)
-        if shape not in ((256, 1), (128, 2), (512, 1), (64, 4)) or elements < 24:
+        if elements < {(256, 1): 32, (128, 2): 32, (512, 1): 24, (64, 4): 56}.get(shape, 999):
+            continue
+        if shape != (256, 1) and blocks.align != max(alike_from(problem)):
             continue
         label = (
             f"ring {blocks.threads}x{blocks.per_sm} parts {blocks.parts} tiles {blocks.tiles} "
@@ -170,7 +175,10 @@ def _cuts_of_norms(
         forward = import_module("perfcli.kernels._norms.forward_ring_plan")
         for blocks in forward.candidates(problem, target):
             elements = blocks.tiles * blocks.tile // blocks.threads
-            if elements < 16 + 8 * (blocks.threads < 512):
+            shape = (blocks.threads, blocks.per_sm)
+            if elements < {(256, 1): 32, (128, 2): 32, (512, 1): 24, (64, 4): 56}.get(shape, 999):
+                continue
+            if shape != (256, 1) and blocks.align != max(import_module('perfcli.kernels._norms.cuts').alignments(problem)):
                 continue
             label = (
                 f"ring {blocks.threads}x{blocks.per_sm} parts {blocks.parts} tiles {blocks.tiles} "

@@ -8,9 +8,9 @@ from itertools import product
 
 from perfcli.model import LaunchPlan, Problem, Target
 
+from .._elements import ITEM_BYTES, vector
 from . import ring_plan as R
 from .blocks import (
-    ITEM_BYTES,
     Blocks,
     _round_up,
     has_mean,
@@ -19,7 +19,6 @@ from .blocks import (
     names,
     overlapping,
     step,
-    vector,
     words_apart,
 )
 from .cuts import alignments, halves, lanes_of, most_registers, peels, spacing_of, takes_vectors

@@ -8,7 +8,7 @@ from itertools import product
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
-from .._norms import blocks as norm_blocks
+from .._elements import ITEM_BYTES, vector
 from .._norms import ring_plan as R
 from .._norms.blocks import Blocks, words_apart
 from .._norms.cuts import (
@@ -20,7 +20,7 @@ from .._norms.cuts import (
     spacing_of,
     takes_vectors,
 )
-from .choice import BACKWARD, inputs_of, pointer, vector
+from .choice import BACKWARD, inputs_of, pointer
 
 SHAPES = ((128, 2), (256, 1), (256, 2), (512, 1), (128, 4), (64, 4))
 MOST_ELEMENTS = {1: 64, 2: 32}
@@ -46,7 +46,7 @@ def share(
     room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
     slots = min((room - R._scratch(made)) // slot_bytes(problem, made), most_slots)
     elements = made.tiles * vector(problem)
-    rows_bytes = 4 if problem.operation == "softmax" else norm_blocks.ITEM_BYTES[problem.dtype]
+    rows_bytes = 4 if problem.operation == "softmax" else ITEM_BYTES[problem.dtype]
     kept = 2 * elements * inputs_of(problem) * rows_bytes // 4
     if slots < least or kept + 64 > most_registers(target, made):
         return None
@@ -54,7 +54,7 @@ def share(
 
 
 def slot_bytes(problem: Problem, blocks: Blocks) -> int:
-    return inputs_of(problem) * blocks.tiles * blocks.tile * norm_blocks.ITEM_BYTES[problem.dtype]
+    return inputs_of(problem) * blocks.tiles * blocks.tile * ITEM_BYTES[problem.dtype]
 
 
 def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
