@@ -49,13 +49,12 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
     room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
     room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
-    slots = min((room - _scratch(made)) // slot_bytes(problem, made), 8)
+    slots = min((room - _scratch(made)) // slot_bytes(problem, made), 12)
     elements = made.tiles * vector(problem)
-    each = (2 + has_mean(problem)) if halves(problem) == 1 else 0.5 * (3 + has_mean(problem))
-    needed = 2 * elements * (1 if halves(problem) == 1 else 0.5) + (
-        1 + has_mean(problem)
-    ) * elements * (1 if halves(problem) == 1 else 0.5)
-    if slots < 2 or needed + 56 + 16 * peels(problem, made) > most_registers(target, made):
+    each = 0.5 if halves(problem) == 2 else 1
+    own = 64 + 16 * peels(problem, made) + elements * has_residual(problem) // 4
+    needed = own + (1 + has_mean(problem)) * elements * each
+    if slots < 3 or needed > most_registers(target, made):
         return None
     return replace(made, stages=slots)
 
@@ -66,7 +65,7 @@ def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     seen = set()
     for align, (threads, per_sm) in product(alignments(problem), SHAPES):
         tile = threads * vector(problem)
-        for tiles in range(1, 17):
+        for tiles in range(1, 33):
             made = share(
                 problem, target, Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm)
             )
@@ -108,6 +107,7 @@ def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
         TILES=blocks.tiles,
         WARPS=blocks.threads // 32,
         SLOTS=blocks.stages,
+        BEHIND=R.behind(blocks),
         SPACING=spacing_of(problem, blocks.align),
         VECTOR=vector(problem),
         ALIGN=blocks.align,

@@ -46,6 +46,7 @@ from .._rings.streaming import (
     only_columns,
     opaque,
     peek,
+    put,
     start_next,
     tell,
     tile_layout,
@@ -192,7 +193,7 @@ def gradient_ring(
     for _ in gl.static_range(TILES * HALVES):
         sums = sums + (gl.zeros([WARPS, WARP_WORDS], gl.float32, layout),)
     biases = sums if MEAN else ()
-    lane = lanes_of_warps(WARPS)
+    lane = lanes_of_warps(WARPS, PARTS)
     await_previous(OVERLAP)
     slot = 0
     count = gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
@@ -283,7 +284,7 @@ def gradient_ring(
                         found += element(more, half, KIND, HALVES)
                     out = out + (found,)
                 write(
-                    dx, done, out, tile, ends, part, lead, layout,
+                    dx, done, True, out, tile, ends, part, lead, layout,
                     COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
                 )  # fmt: skip
                 fetch_tile(
@@ -333,6 +334,7 @@ def forward_ring(
     TILES: gl.constexpr,
     WARPS: gl.constexpr,
     SLOTS: gl.constexpr,
+    BEHIND: gl.constexpr,
     SPACING: gl.constexpr,
     VECTOR: gl.constexpr,
     ALIGN: gl.constexpr,
@@ -344,8 +346,7 @@ def forward_ring(
     SCRATCH: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
-    """Compute norms of all rows. A row is taken from shared memory once, into registers, where it
-    waits for what the other programs tell; in shared memory rows are only on their way."""
+    """Compute norms of all rows. Of a residual, the sum takes the input's place in shared memory."""
     KIND: gl.constexpr = x.dtype.element_ty
     TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
     SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
@@ -359,7 +360,7 @@ def forward_ring(
     memory = base + (words_of(0, layout, WARPS) >> 2) * 16
     end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
     left = gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
-    for slot in gl.static_range(SLOTS):
+    for slot in gl.static_range(SLOTS - BEHIND):
         fetch(
             memory + slot * SLOT, tensors, group + slot * GROUPS, rows, part, left, layout, TILES,
             STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
@@ -374,7 +375,7 @@ def forward_ring(
         ends = find_ends(
             part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES
         )
-    lane = lanes_of_warps(WARPS)
+    lane = lanes_of_warps(WARPS, PARTS)
     warp = gl.arange(0, WARPS, gl.SliceLayout(1, layout))
     columns = ()
     counts = ()
@@ -389,50 +390,36 @@ def forward_ring(
     await_previous(OVERLAP)
     slot = 0
     count = gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
-    old = ()
-    for _ in gl.static_range(TILES):
-        zeros = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-        if HALVES == 2:
-            zeros = zeros.to(gl.int32)
-        old = old + (zeros,)
-    for round in range(count + 1):
+    for round in range(count + BEHIND):
         row = group + round * GROUPS
-        done = row - GROUPS
+        done = row - BEHIND * GROUPS
         told = told_at(words, done, lane, APART)
-        seen = peek(told, PARTS, HOW)
-        wait(SLOTS - 1)
+        if BEHIND > 1:
+            seen = peek(told, PARTS, HOW)
+        wait(SLOTS - BEHIND - 1)
         here = memory + slot * SLOT
-        coming = row + SLOTS * GROUPS
-        sources = find_sources(
-            tensors, coming, rows, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
-        )
-        kept = ()
+        before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
+        coming = row + (SLOTS - BEHIND) * GROUPS
+        one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
         for tile in gl.static_range(TILES):
-            one_tile = load(here, tile, WARPS, HALVES)
+            found = load(here, tile, WARPS, HALVES)
             if RESIDUAL:
-                two_tile = load(here, TILES + tile, WARPS, HALVES)
+                more = load(here, TILES + tile, WARPS, HALVES)
                 added = ()
                 for half in gl.static_range(HALVES):
                     added = added + (
-                        element(one_tile, half, KIND, HALVES)
-                        + element(two_tile, half, KIND, HALVES),
+                        element(found, half, KIND, HALVES) + element(more, half, KIND, HALVES),
                     )
-                one_tile = join(added, KIND, HALVES)
-                if round < count:
-                    write(
-                        total, row, added, tile, ends, part, lead, layout,
-                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
-                    )  # fmt: skip
+                found = join(added, KIND, HALVES)
+                put(here, found, tile, WARPS)
+                write(
+                    total, row, row < rows, added, tile, ends, part, lead, layout,
+                    COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
+                )  # fmt: skip
             if PEEL and may_end(tile, TILE, SURE, ALIGN):
-                one_tile = only_columns(one_tile, ends[tile][1], HALVES)
-            kept = kept + (one_tile,)
-        for tile in gl.static_range(TILES):
-            fetch_tile(here, sources, tile, coming < rows, left, layout, TILES, SURE, WARPS, HALVES)
-        commit()
-        one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-        for tile in gl.static_range(TILES):
+                found = only_columns(found, ends[tile][1], HALVES)
             for half in gl.static_range(HALVES):
-                value = element(kept[tile], half, KIND, HALVES)
+                value = element(found, half, KIND, HALVES)
                 if MEAN:
                     one += value
                 else:
@@ -443,9 +430,9 @@ def forward_ring(
             middle = (one * own_inverse)[:, None]
             squares = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
             for tile in gl.static_range(TILES):
+                found = load(here, tile, WARPS, HALVES)
                 for half in gl.static_range(HALVES):
-                    value = element(kept[tile], half, KIND, HALVES)
-                    off = value - middle
+                    off = element(found, half, KIND, HALVES) - middle
                     if _lacks(tile, TILE, SURE, PEEL):
                         off = _own(
                             off, 0.0, half, tile, left, ends, layout, SURE, WARPS, ALIGN, PEEL,
@@ -453,6 +440,8 @@ def forward_ring(
                         )  # fmt: skip
                     squares = gl.fma(off, off, squares)
             two = gl.reduce(squares, 1, add)
+        if BEHIND == 1:
+            seen = peek(told, PARTS, HOW)
         if round < count:
             tell(words, row, round, part, one, two, scratch, counts, layout, APART, WARPS, HOW)
         if done >= 0:
@@ -469,10 +458,14 @@ def forward_ring(
                 scale = gl.rsqrt(first + eps)
             middle = first[:, None]
             scale = scale[:, None]
+            sources = find_sources(
+                tensors, coming, rows, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
+            )
             for tile in gl.static_range(TILES):
+                found = load(before, tile, WARPS, HALVES)
                 written = ()
                 for half in gl.static_range(HALVES):
-                    value = element(old[tile], half, KIND, HALVES)
+                    value = element(found, half, KIND, HALVES)
                     w = _weight(weights, tile, half, KIND, HALVES, WIDE)
                     if MEAN:
                         b = _weight(biases, tile, half, KIND, HALVES, WIDE)
@@ -484,10 +477,18 @@ def forward_ring(
                     else:
                         written = written + (value * scale * w,)
                 write(
-                    y, done, written, tile, ends, part, lead, layout,
+                    y, done, True, written, tile, ends, part, lead, layout,
                     COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
                 )  # fmt: skip
-        old = kept
+                fetch_tile(
+                    before, sources, tile, coming < rows, left, layout, TILES, SURE, WARPS, HALVES
+                )
+            commit()
+        else:
+            fetch(
+                before, tensors, coming, rows, part, left, layout, TILES,
+                STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
+            )  # fmt: skip
         slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
     wait(0)
     start_next(OVERLAP)

@@ -29,6 +29,7 @@ _CONVERT_BF16 = gl.constexpr("cvt.rn.bf16x2.f32 $0, $1, $2;")
 _CONVERT_FP16 = gl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
 _STORE_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("l",) * 4 + ("r",) * 12))
 _LOAD_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4))
+_PUT_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 8))
 _COPY_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4 + ("l",) * 4 + ("r",) * 4))
 
 
@@ -203,6 +204,20 @@ def load(at, which: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr):
     return words if HALVES == 2 else words.to(gl.float32, bitcast=True)
 
 
+@gluon.constexpr_function
+def _put_assembly(offset):
+    return f"st.shared.v4.b32 [$4 + {offset}], {{$8, $9, $10, $11}}; // $0, $1, $2, $3"
+
+
+@gluon.jit
+def put(at, words, which: gl.constexpr, WARPS: gl.constexpr):
+    """Replace a tile of a slot, counted from that at ``at``."""
+    gl.inline_asm_elementwise(
+        _put_assembly(which * WARPS * WARP_WORDS * 4), _PUT_OPERANDS,
+        [at, words.to(gl.int32, bitcast=True)], dtype=gl.int32, is_pure=False, pack=4,
+    )  # fmt: skip
+
+
 @gluon.jit
 def commit():
     gl.inline_asm_elementwise(
@@ -313,18 +328,18 @@ def only_columns(words, keep, HALVES: gl.constexpr):
 
 @gluon.jit
 def write(
-    tensor, row, out, tile: gl.constexpr, ends, part, lead, layout: gl.constexpr,
+    tensor, row, present, out, tile: gl.constexpr, ends, part, lead, layout: gl.constexpr,
     COLUMNS: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
     VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Write a tile's columns: whole vectors of 16 bytes, and single elements of those that are
-    shared with the row's neighbours."""
+    """Write a tile's columns of a row that is ``present``: whole vectors of 16 bytes, and single
+    elements of those that are shared with the row's neighbours."""
     KIND: gl.constexpr = tensor.dtype.element_ty
     TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
     to = _row_at(tensor, row, COLUMNS, ALIGN, HALVES) + part * (CHUNK // HALVES)
     words = join(out, KIND, HALVES)
     word = words_of(tile, layout, WARPS)
-    inside = word >= 0
+    inside = (word >= 0) & present
     # Compared with multiples of a vector, so that the compiler sees one mask for each.
     if PEEL and tile == 0:
         begin = (lead + VECTOR - 1) // VECTOR * VECTOR
@@ -336,6 +351,7 @@ def write(
     gl.store(to + word, words, mask=inside)
     if PEEL and may_end(tile, TILE, SURE, ALIGN):
         bits = gl.where(inside, 0, ends[tile][0])
+        bits = gl.where(present, bits, 0)
         gl.inline_asm_elementwise(
             _store_assembly(HALVES), _STORE_OPERANDS,
             [to.to(gl.int64), word, words.to(gl.int32, bitcast=True), bits],
@@ -521,10 +537,21 @@ def columns_of_parts(
 
 
 @gluon.constexpr_function
+def lanes_for(parts):
+    """Return how many lanes of a warp look for the words of a row's programs: a power of two. The
+    others look for the same."""
+    lanes = 1
+    while lanes < min(parts, 32):
+        lanes *= 2
+    return lanes
+
+
+@gluon.constexpr_function
 def _peek_assembly(parts, count, nothing):
     """Load a row's words, ``count`` in each lane: that of a program and of every 32nd further one,
     so that a warp's loads are of one line; ``nothing`` where there is no program."""
     lines = ["{", ".reg .pred there;", ".reg .b32 lane;", "mov.u32 lane, %laneid;"]
+    lines.append(f"and.b32 lane, lane, {lanes_for(parts) - 1};")
     for n in range(count):
         lines += [
             f"mov.b64 ${n}, {nothing};",
@@ -629,11 +656,11 @@ def await_pair(
 
 
 @gluon.jit
-def lanes_of_warps(WARPS: gl.constexpr):
-    """Return the number of each lane of each warp."""
+def lanes_of_warps(WARPS: gl.constexpr, PARTS: gl.constexpr):
+    """Return the number of each lane of each warp, of those that look for different words."""
     each: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [WARPS, 1], [1, 0])
     none = gl.zeros([WARPS, 1], gl.int32, each)
-    return gl.arange(0, 32, gl.SliceLayout(0, each))[None, :] + none
+    return gl.arange(0, lanes_for(PARTS), gl.SliceLayout(0, each))[None, :] + none
 
 
 @gluon.jit

@@ -22,6 +22,7 @@ from .._rings.streaming import (
     WARP_WORDS,
     add,
     allocate,
+    as_column,
     await_pair,
     await_previous,
     commit,
@@ -109,22 +110,9 @@ def _summands(kept, layout: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constex
     return gl.reduce(total, 1, add)
 
 
-@gluon.jit
-def _peak(kept, TILES: gl.constexpr, KIND: gl.constexpr, HALVES: gl.constexpr):
-    """Return the maximum of each warp."""
-    most = kept[0]
-    for tile in gl.static_range(1, TILES):
-        most = _comparable(kept[tile], KIND, HALVES, most)
-    peak = element(most, 0, KIND, HALVES)
-    if HALVES == 2:
-        peak = gl.maximum(peak, element(most, 1, KIND, HALVES))
-    return gl.reduce(peak, 1, greater)
-
-
 @gluon.jit(do_not_specialize=["rows"])
-def softmax_ring(
+def forward_ring(
     x,
-    dy,
     out,
     words,
     rows,
@@ -142,22 +130,21 @@ def softmax_ring(
     ALIGN: gl.constexpr,
     PEEL: gl.constexpr,
     HALVES: gl.constexpr,
-    BACKWARD: gl.constexpr,
     LOG: gl.constexpr,
     APART: gl.constexpr,
     SCRATCH: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
-    """Compute softmax of each row, or its gradient; ``x`` of a gradient is the softmax."""
+    """Compute softmax of each row, or its logarithm: look for a row's maximum; then write the row
+    before it, tile by tile, and keep this one in its place."""
     KIND: gl.constexpr = x.dtype.element_ty
-    HOW: gl.constexpr = ADD if BACKWARD else PEAKS
     SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
     layout: gl.constexpr = tile_layout(WARPS)
     group = FIRST + gl.program_id(0) // PARTS
     part = gl.program_id(0) % PARTS
     lead = group % SPACING * STRIDE % ALIGN if PEEL else 0
-    tensors = (x, dy) if BACKWARD else (x,)
-    SLOT: gl.constexpr = (1 + BACKWARD) * TILES * WARPS * WARP_WORDS * 4
+    tensors = (x,)
+    SLOT: gl.constexpr = TILES * WARPS * WARP_WORDS * 4
     base, scratch = allocate(SLOTS * SLOT, SCRATCH, WARPS)
     memory = base + (words_of(0, layout, WARPS) >> 2) * 16
     end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
@@ -172,26 +159,169 @@ def softmax_ring(
         ends = find_ends(
             part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES
         )
-    lane = lanes_of_warps(WARPS)
+    lane = lanes_of_warps(WARPS, PARTS)
     await_previous(OVERLAP)
     slot = 0
     count = gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
-    # What is kept of the row before: its words; of softmax its exponentials, and what they are
-    # relative to.
-    EXPONENTIALS: gl.constexpr = not BACKWARD and not LOG
-    old = ()
-    for _ in gl.static_range((1 + BACKWARD) * TILES * (HALVES if EXPONENTIALS else 1)):
+    # What is kept of the row before: its exponentials, and what they are relative to; of their
+    # logarithms its words.
+    kept = ()
+    for _ in gl.static_range(TILES * (1 if LOG else HALVES)):
         zeros = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-        if not EXPONENTIALS and HALVES == 2:
+        if LOG and HALVES == 2:
             zeros = zeros.to(gl.int32)
-        old = old + (zeros,)
-    old_bottom = gl.zeros([WARPS], gl.float32, gl.SliceLayout(1, layout))
-    old_beyond = old_bottom
+        kept = kept + (zeros,)
+    bottom = gl.zeros([WARPS], gl.float32, gl.SliceLayout(1, layout))
+    beyond = bottom
     for round in range(count + 1):
         row = group + round * GROUPS
         done = row - GROUPS
         told = told_at(words, done, lane, APART)
-        seen = peek(told, PARTS, HOW)
+        wait(SLOTS - 1)
+        here = memory + slot * SLOT
+        coming = row + SLOTS * GROUPS
+        most = _inside(
+            load(here, 0, WARPS, HALVES), 0, left, ends, layout, SURE, WARPS, ALIGN, PEEL, KIND,
+            HALVES,
+        )  # fmt: skip
+        for tile in gl.static_range(1, TILES):
+            found = _inside(
+                load(here, tile, WARPS, HALVES), tile, left, ends, layout, SURE, WARPS, ALIGN,
+                PEEL, KIND, HALVES,
+            )  # fmt: skip
+            most = _comparable(found, KIND, HALVES, most)
+        seen = peek(told, PARTS, PEAKS)
+        peak = element(most, 0, KIND, HALVES)
+        if HALVES == 2:
+            peak = gl.maximum(peak, element(most, 1, KIND, HALVES))
+        peak = gl.reduce(peak, 1, greater)
+        top = bottom[:, None]
+        shift = top
+        if done >= 0:
+            first, second = await_pair(told, seen, (), PARTS, COLUMNS, PEAKS)
+            first = gl.convert_layout(first, gl.SliceLayout(1, layout))
+            second = gl.convert_layout(second, gl.SliceLayout(1, layout))
+            if LOG:
+                shift = gl.log(second)[:, None]
+            else:
+                shift = (gl.exp2((bottom - first) * LOG2_E - beyond) / second)[:, None]
+            top = first[:, None]
+        bottom = gl.maximum(peak, LOWEST)
+        if HALVES == 2:
+            factor = gl.where(gl.abs(bottom) < FAR, LOG2_E, 1.0)
+            product = bottom * factor
+            beyond = gl.fma(bottom, factor, -product)
+            product = product[:, None]
+            factor = factor[:, None]
+        else:
+            product = bottom[:, None]
+        sources = find_sources(
+            tensors, coming, rows, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
+        )
+        total = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
+        fresh = ()
+        for tile in gl.static_range(TILES):
+            written = ()
+            for half in gl.static_range(HALVES):
+                if LOG:
+                    written = written + (element(kept[tile], half, KIND, HALVES) - top - shift,)
+                else:
+                    written = written + (kept[tile * HALVES + half] * shift,)
+            write(
+                out, done, done >= 0, written, tile, ends, part, lead, layout,
+                COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
+            )  # fmt: skip
+            found = _inside(
+                load(here, tile, WARPS, HALVES), tile, left, ends, layout, SURE, WARPS, ALIGN,
+                PEEL, KIND, HALVES,
+            )  # fmt: skip
+            fetch_tile(here, sources, tile, coming < rows, left, layout, TILES, SURE, WARPS, HALVES)
+            for half in gl.static_range(HALVES):
+                value = element(found, half, KIND, HALVES)
+                if HALVES == 2:
+                    value = gl.exp2(gl.fma(value, factor, -product))
+                else:
+                    value = gl.exp2((value - product) * LOG2_E)
+                total += value
+                if not LOG:
+                    fresh = fresh + (value,)
+            if LOG:
+                fresh = fresh + (found,)
+        commit()
+        kept = fresh
+        sum_ = gl.reduce(total, 1, add)
+        if HALVES == 2:
+            sum_ = sum_ * gl.exp2(beyond)
+        if round < count:
+            tell(words, row, round, part, peak, sum_, scratch, (), layout, APART, WARPS, PEAKS)
+        slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
+    wait(0)
+    start_next(OVERLAP)
+
+
+@gluon.jit(do_not_specialize=["rows"])
+def gradient_ring(
+    y,
+    dy,
+    dx,
+    words,
+    rows,
+    COLUMNS: gl.constexpr,
+    STRIDE: gl.constexpr,
+    CHUNK: gl.constexpr,
+    FIRST: gl.constexpr,
+    GROUPS: gl.constexpr,
+    PARTS: gl.constexpr,
+    TILES: gl.constexpr,
+    WARPS: gl.constexpr,
+    SLOTS: gl.constexpr,
+    SPACING: gl.constexpr,
+    VECTOR: gl.constexpr,
+    ALIGN: gl.constexpr,
+    PEEL: gl.constexpr,
+    HALVES: gl.constexpr,
+    LOG: gl.constexpr,
+    APART: gl.constexpr,
+    SCRATCH: gl.constexpr,
+    OVERLAP: gl.constexpr,
+):
+    """Compute softmax's gradient of each row, or its logarithm's. A row waits in registers."""
+    KIND: gl.constexpr = y.dtype.element_ty
+    SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
+    layout: gl.constexpr = tile_layout(WARPS)
+    group = FIRST + gl.program_id(0) // PARTS
+    part = gl.program_id(0) % PARTS
+    lead = group % SPACING * STRIDE % ALIGN if PEEL else 0
+    tensors = (y, dy)
+    SLOT: gl.constexpr = 2 * TILES * WARPS * WARP_WORDS * 4
+    base, scratch = allocate(SLOTS * SLOT, SCRATCH, WARPS)
+    memory = base + (words_of(0, layout, WARPS) >> 2) * 16
+    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    left = gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
+    for slot in gl.static_range(SLOTS):
+        fetch(
+            memory + slot * SLOT, tensors, group + slot * GROUPS, rows, part, left, layout, TILES,
+            STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
+        )  # fmt: skip
+    ends = ()
+    if PEEL:
+        ends = find_ends(
+            part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES
+        )
+    lane = lanes_of_warps(WARPS, PARTS)
+    await_previous(OVERLAP)
+    slot = 0
+    count = gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
+    old = ()
+    for _ in gl.static_range(2 * TILES):
+        zeros = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
+        if HALVES == 2:
+            zeros = zeros.to(gl.int32)
+        old = old + (zeros,)
+    for round in range(count + 1):
+        row = group + round * GROUPS
+        done = row - GROUPS
+        told = told_at(words, done, lane, APART)
         wait(SLOTS - 1)
         here = memory + slot * SLOT
         coming = row + SLOTS * GROUPS
@@ -199,87 +329,36 @@ def softmax_ring(
             tensors, coming, rows, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
         )
         kept = ()
-        for which in gl.static_range(1 + BACKWARD):
+        for which in gl.static_range(2):
             for tile in gl.static_range(TILES):
                 found = load(here, which * TILES + tile, WARPS, HALVES)
-                if not BACKWARD:
-                    found = _inside(
-                        found, tile, left, ends, layout, SURE, WARPS, ALIGN, PEEL, KIND, HALVES
-                    )
-                elif PEEL and may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, ALIGN):
+                if PEEL and may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, ALIGN):
                     found = only_columns(found, ends[tile][1], HALVES)
                 kept = kept + (found,)
+        seen = peek(told, PARTS, ADD)
         for tile in gl.static_range(TILES):
             fetch_tile(here, sources, tile, coming < rows, left, layout, TILES, SURE, WARPS, HALVES)
         commit()
-        bottom = old_bottom
-        beyond = old_beyond
-        if BACKWARD:
-            one = _summands(kept, layout, TILES, WARPS, LOG, KIND, HALVES)
-            two = one * 0.0
-        else:
-            one = _peak(kept, TILES, KIND, HALVES)
-            bottom = gl.maximum(one, LOWEST)
-            if HALVES == 2:
-                factor = gl.where(gl.abs(bottom) < FAR, LOG2_E, 1.0)
-                product = bottom * factor
-                beyond = gl.fma(bottom, factor, -product)
-                product = product[:, None]
-                factor = factor[:, None]
-            else:
-                product = bottom[:, None]
-            total = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-            fresh = ()
-            for tile in gl.static_range(TILES):
-                for half in gl.static_range(HALVES):
-                    value = element(kept[tile], half, KIND, HALVES)
-                    if HALVES == 2:
-                        value = gl.exp2(gl.fma(value, factor, -product))
-                    else:
-                        value = gl.exp2((value - product) * LOG2_E)
-                    total += value
-                    fresh = fresh + (value,)
-            two = gl.reduce(total, 1, add)
-            if HALVES == 2:
-                two = two * gl.exp2(beyond)
-            if EXPONENTIALS:
-                kept = fresh
+        one = _summands(kept, layout, TILES, WARPS, LOG, KIND, HALVES)
         if round < count:
-            tell(words, row, round, part, one, two, scratch, (), layout, APART, WARPS, HOW)
+            tell(words, row, round, part, one, one * 0.0, scratch, (), layout, APART, WARPS, ADD)
         if done >= 0:
-            first, second = await_pair(told, seen, (), PARTS, COLUMNS, HOW)
-            first = gl.convert_layout(first, gl.SliceLayout(1, layout))
-            second = gl.convert_layout(second, gl.SliceLayout(1, layout))
-            if EXPONENTIALS:
-                shift = gl.exp2((old_bottom - first) * LOG2_E - old_beyond) / second
-            elif BACKWARD:
-                shift = first
-            else:
-                shift = gl.log(second)
-            shift = shift[:, None]
-            top = first[:, None]
+            first, unused = await_pair(told, seen, (), PARTS, COLUMNS, ADD)
+            shift = as_column(first, layout)
             for tile in gl.static_range(TILES):
                 written = ()
                 for half in gl.static_range(HALVES):
-                    if EXPONENTIALS:
-                        written = written + (old[tile * HALVES + half] * shift,)
+                    value = element(old[tile], half, KIND, HALVES)
+                    gradient = element(old[TILES + tile], half, KIND, HALVES)
+                    if LOG:
+                        written = written + (gradient - gl.exp2(value * LOG2_E) * shift,)
                     else:
-                        value = element(old[tile], half, KIND, HALVES)
-                        if BACKWARD:
-                            gradient = element(old[TILES + tile], half, KIND, HALVES)
-                            if LOG:
-                                written = written + (gradient - gl.exp2(value * LOG2_E) * shift,)
-                            else:
-                                written = written + (value * (gradient - shift),)
-                        else:
-                            written = written + (value - top - shift,)
+                        written = written + (value * (gradient - shift),)
                 write(
-                    out, done, written, tile, ends, part, lead, layout,
+                    dx, done, True, written, tile, ends, part, lead, layout,
                     COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
                 )  # fmt: skip
         old = kept
-        old_bottom = bottom
-        old_beyond = beyond
         slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
     wait(0)
     start_next(OVERLAP)

@@ -46,9 +46,13 @@ def share(
     room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
     slots = min((room - R._scratch(made)) // slot_bytes(problem, made), most_slots)
     elements = made.tiles * vector(problem)
-    rows_bytes = 4 if problem.operation == "softmax" else ITEM_BYTES[problem.dtype]
-    kept = 2 * elements * inputs_of(problem) * rows_bytes // 4
-    if slots < least or kept + 64 > most_registers(target, made):
+    if problem.operation in BACKWARD:
+        kept = 2 * elements * inputs_of(problem) * ITEM_BYTES[problem.dtype] // 4
+    elif problem.operation == "softmax":
+        kept = elements
+    else:
+        kept = elements * ITEM_BYTES[problem.dtype] // 4
+    if slots < least or kept + 72 > most_registers(target, made):
         return None
     return replace(made, stages=slots)
 
@@ -63,7 +67,7 @@ def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     seen = set()
     for align, (threads, per_sm) in product(alignments(problem), SHAPES):
         tile = threads * vector(problem)
-        for tiles in range(1, 17):
+        for tiles in range(1, 33):
             made = share(
                 problem, target, Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm)
             )
@@ -78,7 +82,8 @@ def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
     resident = R._at_once(problem, blocks, blocks.per_sm * target.sm_count // blocks.parts)
     count = max(resident, spacing_of(problem, blocks.align))
     element = pointer(problem)
-    arguments = {"x": element, "dy": element, "out": element, "words": "*i64", "rows": "i32"}
+    tensors = ("y", "dy", "dx") if backward else ("x", "out")
+    arguments = {**dict.fromkeys(tensors, element), "words": "*i64", "rows": "i32"}
     constants = dict(
         COLUMNS=problem.columns,
         STRIDE=problem.stride,
@@ -94,17 +99,13 @@ def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
         ALIGN=blocks.align,
         PEEL=peels(problem, blocks),
         HALVES=halves(problem),
-        BACKWARD=backward,
         LOG=problem.operation.startswith("log"),
         APART=words_apart(blocks.parts),
         SCRATCH=scratch,
         OVERLAP=target.overlaps_launches,
     )
-    if not backward:
-        del arguments["dy"]
-        constants["dy"] = None
     made = KernelLaunch(
-        "softmax_ring",
+        "gradient_ring" if backward else "forward_ring",
         (resident * blocks.parts, 1, 1),
         arguments,
         constants,
