@@ -125,8 +125,6 @@ def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, Launc
         if variant.name not in ("three-pass", "tma") and problem.operation in variant.operations:
             asked[variant.name] = partial(family.plan, problem, target, variant.name)
     for name, plan_it in asked.items():
-        if not name.startswith("ring"):
-            continue
         try:
             plan = plan_it()
         except PerfcliError:
@@ -143,20 +141,11 @@ def _cuts_of_softmax(
         yield f"{threads} threads", partial(_kept_by, problem, target, threads)
     for name, changed in SETTINGS.items():
         yield name, partial(_with_settings, problem, target, changed)
-    rings = import_module("perfcli.kernels.softmax.ring_plan")
-    alike_from = import_module("perfcli.kernels._norms.cuts").alignments
-    for blocks in rings.candidates(problem, target):
-        elements = blocks.tiles * blocks.tile // blocks.threads
-        shape = (blocks.threads, blocks.per_sm)
-        if elements < {(256, 1): 32, (128, 2): 32, (512, 1): 24, (64, 4): 56}.get(shape, 999):
-            continue
-        if shape != (256, 1) and blocks.align != max(alike_from(problem)):
-            continue
-        label = (
-            f"ring {blocks.threads}x{blocks.per_sm} parts {blocks.parts} tiles {blocks.tiles} "
-            f"slots {blocks.stages} align {blocks.align}"
-        )
-        yield label, partial(rings.plan, problem, target, blocks)
+    clusters = import_module("perfcli.kernels.softmax.cluster_plan")
+    if not clusters.why_not(problem, target):
+        for choice, _ in clusters.ways(problem, target):
+            label = f"{choice.blocks} blocks of {choice.warps} warps, {choice.tiles} tiles"
+            yield label, partial(planner.plan_of, problem, choice)
 
 
 def _cuts_of_norms(
@@ -172,19 +161,6 @@ def _cuts_of_norms(
             blocks = choice.fill(problem, kept)
             label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
             yield label, partial(plan.launches, problem, target, blocks, "")
-        forward = import_module("perfcli.kernels._norms.forward_ring_plan")
-        for blocks in forward.candidates(problem, target):
-            elements = blocks.tiles * blocks.tile // blocks.threads
-            shape = (blocks.threads, blocks.per_sm)
-            if elements < {(256, 1): 32, (128, 2): 32, (512, 1): 24, (64, 4): 56}.get(shape, 999):
-                continue
-            if shape != (256, 1) and blocks.align != max(import_module('perfcli.kernels._norms.cuts').alignments(problem)):
-                continue
-            label = (
-                f"ring {blocks.threads}x{blocks.per_sm} parts {blocks.parts} tiles {blocks.tiles} "
-                f"slots {blocks.stages} align {blocks.align}"
-            )
-            yield label, partial(forward.plan, problem, target, blocks)
         variant = "peeled" if choice._peels(problem) else "register-tiled"
         for threads in THREADS:
             tile = threads * choice.vector(problem)

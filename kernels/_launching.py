@@ -6,9 +6,11 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
+import triton
 from torch import Tensor
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem
@@ -61,6 +63,15 @@ def launch(code: _FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> No
         kernel = function[step.grid](**arguments, **step.constants, **step.options)
         if watch is not None:
             watch(kernel, step.grid, _in_order(function, {**arguments, **step.constants}))
+
+
+def runnable(plan: LaunchPlan) -> LaunchPlan:
+    """Return the plan for this Triton: the one without Gluon where it has none. Its interpreter has
+    none either."""
+    if plan.portable is None:
+        return plan
+    lacking = triton.knobs.runtime.interpret or find_spec("triton.experimental.gluon") is None
+    return plan.portable if lacking else plan
 
 
 def device_of(tensor: Tensor) -> AbstractContextManager[Any]:

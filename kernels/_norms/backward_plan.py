@@ -23,6 +23,8 @@ CACHED = 0.3
 """The price of a byte from the L2 cache, where one from memory is 1."""
 SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""
+SUM_BLOCKS = 4
+"""The blocks for each multiprocessor that this kernel has at least."""
 
 
 def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan | None:
@@ -84,11 +86,18 @@ def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchP
 
 
 def _sum(problem: Problem, target: Target, count: int) -> KernelLaunch:
-    """Add the partial sums: narrow blocks, so that there are many of them."""
+    """Add the partial sums: blocks as wide as they can be without being too few, so that each
+    thread has many loads under way where there are few partial sums."""
     mean = has_mean(problem)
+    fewest = SUM_BLOCKS * target.sm_count
     block = min(
         32 if problem.columns > 32 * target.sm_count else 16, _power_of_two(problem.columns)
     )
+    while (
+        2 * block * _power_of_two(count) <= SUM_ELEMENTS
+        and problem.columns * (1 + mean) >= 2 * block * fewest
+    ):
+        block *= 2
     rows = min(SUM_ELEMENTS // block, _power_of_two(count))
     return step(
         problem, target, Blocks("", 256), "sum_partials",

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem
 
 from .. import _words
-from .._launching import at_a_vector, launch
+from .._launching import at_a_vector, launch, runnable
 from . import backward, loop, rows, tiled
 from .blocks import family, has_mean, has_residual, is_backward
 
@@ -83,13 +82,10 @@ def descriptor(rows: Tensor, constants: Mapping[str, Any]) -> Any:
 
 
 def _runnable(plan: LaunchPlan) -> LaunchPlan:
-    """Return the plan for this Triton: without Gluon where it has none. Its interpreter runs one
-    program after the other and knows no assembly: nobody waits for a program that has not started,
-    and nothing is opaque."""
-    interpret = triton.knobs.runtime.interpret
-    if plan.portable is not None and (interpret or find_spec("triton.experimental.gluon") is None):
-        plan = plan.portable
-    if not interpret:
+    """Return the plan for this Triton. Its interpreter runs one program after the other and knows
+    no assembly: nobody waits for a program that has not started, and nothing is opaque."""
+    plan = runnable(plan)
+    if not triton.knobs.runtime.interpret:
         return plan
     simple = {"POLLS": 1, "OPAQUE": False}
     steps = tuple(

@@ -141,7 +141,7 @@ def may_end(tile, lanes, sure, align):
 
 
 @gluon.jit
-def _row_at(tensor, row, STRIDE: gl.constexpr, ALIGN: gl.constexpr, HALVES: gl.constexpr):
+def row_at(tensor, row, STRIDE: gl.constexpr, ALIGN: gl.constexpr, HALVES: gl.constexpr):
     """Return the word of the row's lane 0; that it starts a vector is visible."""
     start = row.to(gl.int64) * STRIDE // ALIGN * (ALIGN // HALVES)
     if HALVES == 2:
@@ -245,7 +245,7 @@ def find_sources(
     first = gl.where(row < rows, row, 0)
     found = ()
     for which in gl.static_range(len(tensors)):
-        at = _row_at(tensors[which], first, STRIDE, ALIGN, HALVES) + part * (CHUNK // HALVES)
+        at = row_at(tensors[which], first, STRIDE, ALIGN, HALVES) + part * (CHUNK // HALVES)
         found = found + ((at + (words_of(0, layout, WARPS) >> 2 << 2)).to(gl.int64),)
     return found
 
@@ -336,7 +336,7 @@ def write(
     elements of those that are shared with the row's neighbours."""
     KIND: gl.constexpr = tensor.dtype.element_ty
     TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
-    to = _row_at(tensor, row, COLUMNS, ALIGN, HALVES) + part * (CHUNK // HALVES)
+    to = row_at(tensor, row, COLUMNS, ALIGN, HALVES) + part * (CHUNK // HALVES)
     words = join(out, KIND, HALVES)
     word = words_of(tile, layout, WARPS)
     inside = (word >= 0) & present
@@ -382,7 +382,7 @@ def add_pairs(a, b, c, d):
 
 
 @gluon.jit
-def _join_peaks(a, b, c, d):
+def join_peaks(a, b, c, d):
     top = gl.maximum(a, c)
     base = gl.maximum(top, LOWEST)  # of a row of −∞
     return top, b * gl.exp2((a - base) * LOG2_E) + d * gl.exp2((c - base) * LOG2_E)
@@ -637,12 +637,12 @@ def await_pair(
     for n in gl.static_range(1, EACH):
         one, two = _unpack(found[n])
         if HOW == PEAKS:
-            first, second = _join_peaks(first, second, one, two)
+            first, second = join_peaks(first, second, one, two)
         else:
             first += one
             second += two
     if HOW == PEAKS:
-        return gl.reduce((first, second), 1, _join_peaks)
+        return gl.reduce((first, second), 1, join_peaks)
     elif HOW == MEANS:
         total = gl.reduce(first, 1, add)
         mean = (total / COLUMNS)[:, None]

@@ -29,11 +29,13 @@ Variants, by how often a row is read:
     cooperative  once: each of a row's blocks keeps a part in registers, and they tell one another
                  the statistics
     streamed     once: the same, by blocks that load their next part while they wait for the others
+    cluster      once: the same, by blocks of a cluster, which write to each other's shared memory
     split        twice, by many blocks: partial (maximum, sum) per chunk, combined in a fixed order;
                  once of cross-entropy, which writes no row
 
 Rows of −∞ give NaN, as in torch. Nothing is added with atomics: the same inputs give the same bits.
-The kernels are in ``looped``, ``cached``, ``tiled``, ``shared``, ``split`` and ``backward``;
+The kernels are in ``looped``, ``cached``, ``tiled``, ``shared``, ``cluster``, ``split`` and
+``backward``;
 ``plan`` says which one is taken, and with how many warps.
 """
 
@@ -59,6 +61,7 @@ _SUMMARIES = {
     "tiled": "one pass: rows of any width stay in registers, tile by tile",
     "cooperative": "one pass: a row in the registers of several blocks, which share statistics",
     "streamed": "one pass: the same, with the next part's loads under way while a block waits",
+    "cluster": "one pass: a row in the registers of a cluster's blocks, which share statistics",
     "split": "two passes by many blocks per row, partial results combined in order",
     "peeled": "two passes in 16-byte loads from the first aligned address of each row",
 }

@@ -38,6 +38,10 @@ class Choice:
     stages: int = 1
     programs: int = 0
     """Blocks of a persistent grid; 0: one block per tile."""
+    blocks: int = 1
+    """Blocks of a cluster, which share a row."""
+    align: int = 1
+    """From multiples of how many elements a cluster counts a row's lanes."""
     maxnreg: int | None = None
     overlap: bool = False
     """Of two launches, the second may start before the first has ended."""

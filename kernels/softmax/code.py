@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -188,25 +189,13 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         PerfcliError: tensors of another shape, dtype or layout than the plan's.
     """
     _check_tensors(problem, tensors)
+    plan = _launching.runnable(plan)
     in_words = [each.constants for each in plan.launches if each.constants.keys() >= _IN_WORDS]
-    ring = plan.variant == "ring"
-    if ring or any(not constants["PEEL"] for constants in in_words):
+    if plan.variant == "cluster" or any(not constants["PEEL"] for constants in in_words):
         moved = {n: _launching.at_a_vector(tensors[n]) for n in ("x", "y", "dy") if n in tensors}
         tensors = {**tensors, **moved}
     main = tensors["dy"] if "dy" in tensors else tensors["x"]
     outputs = _outputs_of(problem, main)
-    if ring:
-        apart = int(str(plan.launches[1].constants["APART"]))
-        words = main.new_empty(problem.rows * apart, dtype=torch.int64)
-        given = {
-            **tensors,
-            ("dx" if "dy" in tensors else "out"): next(iter(outputs.values())),
-            "words": words,
-            "word_count": words.numel(),
-            "rows": problem.rows,
-        }
-        _launching.launch(sys.modules[__name__], plan, given)
-        return outputs
     values = {
         **{f"{name}_ptr": tensor for name, tensor in {**tensors, **outputs}.items()},
         **_sizes_of(problem),
@@ -306,9 +295,7 @@ def _check_matrix(problem: Problem, name: str, tensor: Tensor) -> None:
 
 
 def function(name: str) -> Any:
-    """Return the ``@triton.jit`` function of that name."""
-    if name.endswith("_ring"):
-        from . import ring
-
-        return getattr(ring, name)
+    """Return the ``@triton.jit`` or ``@gluon.jit`` function of that name."""
+    if name.endswith("_cluster"):
+        return getattr(import_module(".cluster", __package__), name)
     return next(getattr(file, name) for file in _FILES if hasattr(file, name))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfcli.model import KernelLaunch, Problem, Scalar
 
+from . import cluster_plan
 from .choice import (
     BACKWARD,
     LOSS,
@@ -226,6 +227,7 @@ def in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
 
 FORWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
     "cached": cached,
+    "cluster": cluster_plan.launches,
     "cooperative": in_parts,
     "online": online,
     "peeled": online,
@@ -335,5 +337,6 @@ BACKWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, 
     "split": _split_backward,
     "cooperative": in_parts,
     "streamed": in_parts,
+    "cluster": cluster_plan.launches,
     "tiled": tiled,
 }

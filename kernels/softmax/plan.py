@@ -6,11 +6,14 @@ bytes are under way; or twice, if L2 still holds it the second time.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
 from .._elements import ITEM_BYTES, VECTOR_BYTES, vector
+from . import cluster_plan
 from .choice import (
     BACKWARD,
     KIB,
@@ -344,6 +347,7 @@ _CHOICES = {
     "split": _split,
     "cooperative": lambda problem, target: _shared(problem, target, "cooperative"),
     "streamed": lambda problem, target: _shared(problem, target, "streamed"),
+    "cluster": cluster_plan.choose,
     "three-pass": _three_pass,
 }
 
@@ -366,6 +370,14 @@ def fastest(problem: Problem, target: Target) -> str:
         return "cooperative" if many_bytes and shareable else "split"
     if _lanes(problem, target) is not None:
         return "tiled"
+    if not cluster_plan.why_not(problem, target):
+        return "cluster"
+    return _without_clusters(problem, target)
+
+
+def _without_clusters(problem: Problem, target: Target) -> str:
+    """Return the variant for many rows that are too long for one block."""
+    shareable = not _not_shared(problem)
     if is_aligned(problem) and _is_read_again(problem, target):
         return "online"
     if shareable:
@@ -422,6 +434,9 @@ def possible(problem: Problem, target: Target, variant: str) -> tuple[str, str]:
             )
     if variant in ("peeled", "tiled") and not is_congruent(problem):
         return "online", f"{variant}: {_not_shared(problem)}"
+    if variant == "cluster" and (reason := cluster_plan.why_not(problem, target)):
+        other, further = possible(problem, target, _without_clusters(problem, target))
+        return other, f"cluster: {reason}{further and '; '}{further}"
     if variant == "streamed" and (reason := _not_streamed(problem, target)):
         other, further = possible(problem, target, "cooperative")
         return other, f"streamed: {reason}{further and '; '}{further}"
@@ -446,6 +461,7 @@ VARIANT_OPERATIONS = {
     "tiled": ALL,
     "cooperative": tuple(name for name in ALL if not name.startswith(LOSS)),
     "streamed": tuple(name for name in ALL if not name.startswith(LOSS)),
+    "cluster": tuple(name for name in ALL if not name.startswith(LOSS)),
     "split": ALL,
     "peeled": ALL,
 }
@@ -472,7 +488,11 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     if problem.rows == 0 or problem.columns == 0:
         return LaunchPlan(variant or "cached", (), "nothing to compute")
     wanted, instead_of = possible(problem, target, variant or fastest(problem, target))
-    return plan_of(problem, choose(problem, target, wanted), instead_of)
+    made = plan_of(problem, choose(problem, target, wanted), instead_of)
+    if wanted == "cluster":
+        other, _ = possible(problem, target, _without_clusters(problem, target))
+        return replace(made, portable=plan_of(problem, choose(problem, target, other)))
+    return made
 
 
 def plan_of(problem: Problem, choice: Choice, instead_of: str = "") -> LaunchPlan:

@@ -150,6 +150,7 @@ def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
         *([] if launch.maxnreg is None else [f"maxnreg {launch.maxnreg}"]),
         *(["overlaps"] if launch.overlaps else []),
         *(["all at once"] if launch.all_at_once else []),
+        *([f"cluster {launch.cluster}"] if launch.cluster > 1 else []),
     ]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return cache_dir / "kernels" / key[:2] / f"{key}.json.z"

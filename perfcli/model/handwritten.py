@@ -50,12 +50,15 @@ class KernelLaunch:
     all_at_once: bool = False
     """All of its programs start together or none does, as they wait for each other: NVIDIA alone,
     which calls it a cooperative launch."""
+    cluster: int = 1
+    """Blocks of a program, which run on neighbouring multiprocessors and write to each other's
+    shared memory: NVIDIA alone, from compute capability 9 on."""
     shared_bytes: int | None = None
     """What the plan says the compiled kernel takes per block; None where no formula is known."""
 
     @property
     def options(self) -> dict[str, int | bool]:
-        """Return Triton's options. Its AMD backend does not know the last three."""
+        """Return Triton's options. Its AMD backend does not know the last four."""
         found: dict[str, int | bool] = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.maxnreg is not None:
             found["maxnreg"] = self.maxnreg
@@ -63,6 +66,8 @@ class KernelLaunch:
             found["launch_pdl"] = True
         if self.all_at_once:
             found["launch_cooperative_grid"] = True
+        if self.cluster > 1:
+            found["num_ctas"] = self.cluster
         return found
 
 

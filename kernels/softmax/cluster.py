@@ -1,0 +1,268 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# mypy: disable-error-code="assignment, var-annotated, attr-defined"
+# ruff: noqa: ANN001, C901, RET505, RUF005 (arguments have no Python types; branches are
+# constant)
+"""Computes softmax of a long row, its logarithm and their gradients by a cluster of blocks, which
+holds the row in registers.
+
+Words hold two elements of half precision, or one of float32. A row's lanes are counted from the
+last multiple of ``ALIGN`` elements before it, ``lead`` before its first column; behind a row stand
+−∞, which count neither as a maximum nor in a sum, or zeros.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from .._rings.cluster import (
+    await_blocks,
+    await_posts,
+    cluster_layout,
+    open_mailbox,
+    post,
+    read_posts,
+)
+from .._rings.streaming import (
+    ADD,
+    LOG2_E,
+    LOWEST,
+    PEAKS,
+    WARP_WORDS,
+    add,
+    await_previous,
+    element,
+    find_ends,
+    greater,
+    may_end,
+    only_columns,
+    opaque,
+    row_at,
+    start_next,
+    words_of,
+    write,
+)
+
+FAR = gl.constexpr(2.0**20)
+NOTHING_BF16 = gl.constexpr(-0x007F_0080)
+NOTHING_FP16 = gl.constexpr(-0x03FF_0400)
+"""As in ``tiles``: what counts as far from zero, and a pair of −∞."""
+_GREATER_BF16 = gl.constexpr("max.bf16x2 $0, $1, $2;")
+_GREATER_FP16 = gl.constexpr("max.f16x2 $0, $1, $2;")
+
+
+@gluon.jit
+def _greater_words(words, KIND: gl.constexpr, HALVES: gl.constexpr, most):
+    if HALVES == 1:
+        return gl.maximum(most, words)
+    else:
+        return gl.inline_asm_elementwise(
+            _GREATER_BF16 if gl.bfloat16 == KIND else _GREATER_FP16, "=r,r,r", [most, words],
+            dtype=gl.int32, is_pure=True, pack=1,
+        )  # fmt: skip
+
+
+@gluon.constexpr_function
+def _nothing(kind, halves):
+    """Return what stands behind a row of which the maximum is asked."""
+    if halves == 1:
+        return float("-inf")
+    return NOTHING_BF16 if gl.bfloat16 == kind else NOTHING_FP16
+
+
+@gluon.jit
+def _load(
+    tensor, row, left, other: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
+    STRIDE: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, ALIGN: gl.constexpr,
+    HALVES: gl.constexpr,
+):  # fmt: skip
+    """Return the tiles of a row; ``other`` behind its ``left`` bytes."""
+    found = ()
+    for tile in gl.static_range(TILES):
+        word = words_of(tile, layout, WARPS)
+        at = row_at(tensor, row, STRIDE, ALIGN, HALVES) + word
+        if (tile + 1) * WARPS * WARP_WORDS * HALVES > COLUMNS:
+            found = found + (gl.load(at, mask=(word >> 2) * 16 < left, other=other),)
+        else:
+            found = found + (gl.load(at),)
+    return found
+
+
+@gluon.jit
+def _second_look(words, HALVES: gl.constexpr):
+    """Return the words such that their elements are not kept from the first time that they were
+    looked at, which would take twice the registers."""
+    return opaque(words) if HALVES == 2 else words
+
+
+@gluon.jit
+def forward_cluster(
+    x_ptr,
+    y_ptr,
+    COLUMNS: gl.constexpr,
+    STRIDE: gl.constexpr,
+    TILES: gl.constexpr,
+    WARPS: gl.constexpr,
+    BLOCKS: gl.constexpr,
+    VECTOR: gl.constexpr,
+    ALIGN: gl.constexpr,
+    PEEL: gl.constexpr,
+    HALVES: gl.constexpr,
+    LOG: gl.constexpr,
+    OVERLAP: gl.constexpr,
+):
+    """Compute softmax of a row, or its logarithm. Of softmax the exponentials are kept, so that
+    each is computed once."""
+    KIND: gl.constexpr = x_ptr.dtype.element_ty
+    ALL: gl.constexpr = WARPS * BLOCKS
+    TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
+    layout: gl.constexpr = cluster_layout(WARPS, BLOCKS)
+    mailbox = open_mailbox(WARPS, BLOCKS)
+    row = gl.program_id(0)
+    lead = row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
+    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    left = end * (4 // HALVES)
+    await_previous(OVERLAP)
+    start_next(OVERLAP)
+    NOTHING: gl.constexpr = _nothing(KIND, HALVES)
+    kept = _load(x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES)
+    ends = ()
+    if PEEL:
+        ends = find_ends(
+            0, lead, layout, COLUMNS, TILES * TILE, COLUMNS, TILES, ALL, VECTOR, ALIGN, HALVES
+        )
+        own = ()
+        for tile in gl.static_range(TILES):
+            words = kept[tile]
+            if may_end(tile, TILE, COLUMNS, ALIGN):
+                keep = ends[tile][1]
+                if HALVES == 2:
+                    words = (words & keep) | (NOTHING & ~keep)
+                else:
+                    words = gl.where(keep != 0, words, NOTHING)
+            own = own + (words,)
+        kept = own
+    most = kept[0]
+    for tile in gl.static_range(1, TILES):
+        most = _greater_words(kept[tile], KIND, HALVES, most)
+    peak = element(most, 0, KIND, HALVES)
+    if HALVES == 2:
+        peak = gl.maximum(peak, element(most, 1, KIND, HALVES))
+    peak = gl.reduce(peak, 1, greater)
+    bottom = gl.maximum(peak, LOWEST)
+    if HALVES == 2:
+        factor = gl.where(gl.abs(bottom) < FAR, LOG2_E, 1.0)
+        product = bottom * factor
+        beyond = gl.fma(bottom, factor, -product)
+    total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
+    exponentials = ()
+    for tile in gl.static_range(TILES):
+        for half in gl.static_range(HALVES):
+            value = element(kept[tile], half, KIND, HALVES)
+            if HALVES == 2:
+                value = gl.exp2(gl.fma(value, factor[:, None], -product[:, None]))
+            else:
+                value = gl.exp2((value - bottom[:, None]) * LOG2_E)
+            total += value
+            if not LOG:
+                exponentials = exponentials + (value,)
+    sums = gl.reduce(total, 1, add)
+    if HALVES == 2:
+        sums = sums * gl.exp2(beyond)
+    await_blocks()
+    post(peak, sums, mailbox, layout, WARPS, BLOCKS)
+    await_posts(mailbox, WARPS, BLOCKS)
+    top, whole = read_posts(mailbox, layout, WARPS, BLOCKS, PEAKS)
+    if LOG:
+        shift = gl.log(whole)
+    else:
+        shift = (bottom - top) * LOG2_E
+        shift = gl.exp2(shift - beyond if HALVES == 2 else shift) / whole
+    for tile in gl.static_range(TILES):
+        out = ()
+        if LOG:
+            words = _second_look(kept[tile], HALVES)
+        for half in gl.static_range(HALVES):
+            if LOG:
+                out = out + (element(words, half, KIND, HALVES) - top[:, None] - shift[:, None],)
+            else:
+                out = out + (exponentials[tile * HALVES + half] * shift[:, None],)
+        write(
+            y_ptr, row, True, out, tile, ends, 0, lead, layout,
+            COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES,
+        )  # fmt: skip
+
+
+@gluon.jit
+def gradient_cluster(
+    y_ptr,
+    dy_ptr,
+    dx_ptr,
+    COLUMNS: gl.constexpr,
+    STRIDE: gl.constexpr,
+    TILES: gl.constexpr,
+    WARPS: gl.constexpr,
+    BLOCKS: gl.constexpr,
+    VECTOR: gl.constexpr,
+    ALIGN: gl.constexpr,
+    PEEL: gl.constexpr,
+    HALVES: gl.constexpr,
+    LOG: gl.constexpr,
+    OVERLAP: gl.constexpr,
+):
+    """Compute softmax's gradient of a row, or its logarithm's."""
+    KIND: gl.constexpr = y_ptr.dtype.element_ty
+    ALL: gl.constexpr = WARPS * BLOCKS
+    TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
+    layout: gl.constexpr = cluster_layout(WARPS, BLOCKS)
+    mailbox = open_mailbox(WARPS, BLOCKS)
+    row = gl.program_id(0)
+    lead = row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
+    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    left = end * (4 // HALVES)
+    await_previous(OVERLAP)
+    start_next(OVERLAP)
+    NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
+    gradients = _load(
+        dy_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES
+    )
+    values = _load(y_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES)
+    ends = ()
+    if PEEL:
+        ends = find_ends(
+            0, lead, layout, COLUMNS, TILES * TILE, COLUMNS, TILES, ALL, VECTOR, ALIGN, HALVES
+        )
+    total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
+    for tile in gl.static_range(TILES):
+        gradient_words = gradients[tile]
+        words = values[tile]
+        if PEEL and may_end(tile, TILE, COLUMNS, ALIGN):
+            gradient_words = only_columns(gradient_words, ends[tile][1], HALVES)
+            words = only_columns(words, ends[tile][1], HALVES)
+        for half in gl.static_range(HALVES):
+            gradient = element(gradient_words, half, KIND, HALVES)
+            if LOG:
+                total += gradient
+            else:
+                total = gl.fma(element(words, half, KIND, HALVES), gradient, total)
+    own = gl.reduce(total, 1, add)
+    await_blocks()
+    post(own, own, mailbox, layout, WARPS, BLOCKS)
+    await_posts(mailbox, WARPS, BLOCKS)
+    whole, _ = read_posts(mailbox, layout, WARPS, BLOCKS, ADD)
+    shift = whole[:, None]
+    for tile in gl.static_range(TILES):
+        out = ()
+        gradient_words = _second_look(gradients[tile], HALVES)
+        words = _second_look(values[tile], HALVES)
+        for half in gl.static_range(HALVES):
+            gradient = element(gradient_words, half, KIND, HALVES)
+            value = element(words, half, KIND, HALVES)
+            if LOG:
+                out = out + (gradient - gl.exp2(value * LOG2_E) * shift,)
+            else:
+                out = out + (value * (gradient - shift),)
+        write(
+            dx_ptr, row, True, out, tile, ends, 0, lead, layout,
+            COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES,
+        )  # fmt: skip

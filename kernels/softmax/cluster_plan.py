@@ -1,0 +1,143 @@
+"""Cuts long rows among the blocks of clusters (see ``cluster``). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import pow
+
+from perfcli.model import KernelLaunch, Problem, Scalar, Target
+
+from .._elements import ITEM_BYTES, vector
+from .._norms.cuts import alignments, halves, lanes_of
+from .choice import BACKWARD, Choice, inputs_of, is_congruent, pointer, row_bytes
+
+BLOCKS = (2, 4, 8, 16)
+"""Of a cluster: more than 8 are not portable, but both GPUs of compute capability 9 and 10 take
+them."""
+WARPS = (4, 8)
+"""Of a block. The blocks of a cluster start when there is room for all of them, so many small ones
+leave less of a multiprocessor empty."""
+MOST_ELEMENTS = 128
+"""Of a thread and an input."""
+EXPONENTIALS, WORDS = 16, 40
+"""Registers of a thread apart from what it keeps: the exponentials of softmax, or words."""
+REGISTER_STEP, MOST_REGISTERS = 8, 255
+BLOCK_SECONDS = 2.9e-6
+"""How long a block takes besides its transfers: it starts, waits for its row and for the other
+blocks, and ends."""
+PLACES = {2: 1.0, 4: 0.92, 8: 0.91, 16: 0.85}
+"""The share of multiprocessors on which clusters find room, by their blocks: those of a cluster lie
+near each other (66, 30, 15 and 7 clusters with one block on each of an H200's 132)."""
+INSTRUCTIONS, PEELING, EACH = 250, 170, 5.2
+"""Instructions of a thread, where rows start anywhere, and for each element of an input."""
+ISSUE = 0.57e-9
+"""Seconds of a quarter of a multiprocessor for an instruction of a warp."""
+SMOOTHNESS = 4
+"""How sharply the longest of these decides, and the transfers."""
+ALONE = 0.04
+"""What it costs that a multiprocessor has one such block, and idles between two; of several, their
+share of it. The constants put the 25 best of 60 launches of 6 problems first (H200, triton 3.6,
+2026-11-29)."""
+
+
+def why_not(problem: Problem, target: Target) -> str:
+    """Return why clusters cannot do it; "" if they can."""
+    if target.vendor != "nvidia" or target.capability < (9, 0):
+        return f"{target.name} has no clusters"
+    if not is_congruent(problem):
+        return "rows of input and output do not lie alike"
+    if not any(ways(problem, target)):
+        return f"a row of {problem.columns} {problem.dtype} is too long, or too short, for a cluster"
+    return ""
+
+
+def choose(problem: Problem, target: Target) -> Choice:
+    """Return the best way to cut rows among clusters, of those that keep them in registers."""
+    return max(ways(problem, target), key=lambda each: each[1])[0]
+
+
+def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
+    """Yield ways to cut rows, each with about which share of the bandwidth it reaches."""
+    wide, inputs = vector(problem), inputs_of(problem)
+    align = max(alignments(problem))
+    for blocks in BLOCKS:
+        for warps in WARPS:
+            threads = warps * target.warp_size
+            tiles = -(-lanes_of(problem, align) // (threads * blocks * wide))
+            needed = _registers(problem, tiles)
+            allowed = needed + -needed % REGISTER_STEP
+            resident = min(
+                target.registers_per_sm // (threads * allowed),
+                target.max_threads_per_sm // threads,
+                target.max_blocks_per_sm,
+            )
+            if tiles * wide > MOST_ELEMENTS or needed > MOST_REGISTERS or not resident:
+                continue
+            moved = (inputs + 1) * row_bytes(problem) / blocks
+            transfers = moved * target.sm_count / target.bandwidth
+            instructions = INSTRUCTIONS + PEELING * (problem.stride % align != 0)
+            instructions += EACH * inputs * tiles * wide
+            longest = (
+                transfers,
+                BLOCK_SECONDS / resident / PLACES[blocks],
+                instructions * warps / 4 * ISSUE,
+            )
+            took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)
+            reached = transfers / took * (1 - ALONE / resident)
+            found = Choice(
+                "cluster",
+                warps,
+                threads * blocks * wide,
+                tiles=tiles,
+                blocks=blocks,
+                align=align,
+                maxnreg=min(
+                    target.registers_per_sm // (threads * resident) // REGISTER_STEP * REGISTER_STEP,
+                    MOST_REGISTERS,
+                ),
+                overlap=target.overlaps_launches,
+                why=f"a row in {blocks} blocks of {threads} threads, {resident} of them on a "
+                f"multiprocessor: about {reached:.0%} of the bandwidth",
+            )
+            yield found, reached
+
+
+def _registers(problem: Problem, tiles: int) -> int:
+    """Return about how many registers a thread needs without spills: of softmax for its
+    exponentials, else for its words (ptxas 12.8, sm_90)."""
+    elements = tiles * vector(problem)
+    if problem.operation == "softmax":
+        return elements + EXPONENTIALS
+    return inputs_of(problem) * elements // halves(problem) + WORDS
+
+
+def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    """Return the launch: a cluster for each row."""
+    backward = problem.operation in BACKWARD
+    names = ("y_ptr", "dy_ptr", "dx_ptr") if backward else ("x_ptr", "y_ptr")
+    constants: dict[str, Scalar] = {
+        "COLUMNS": problem.columns,
+        "STRIDE": problem.stride,
+        "TILES": choice.tiles,
+        "WARPS": choice.warps,
+        "BLOCKS": choice.blocks,
+        "VECTOR": vector(problem),
+        "ALIGN": choice.align,
+        "PEEL": problem.stride % choice.align != 0,
+        "HALVES": halves(problem),
+        "LOG": problem.operation.startswith("log"),
+        "OVERLAP": choice.overlap,
+    }
+    made = KernelLaunch(
+        "gradient_cluster" if backward else "forward_cluster",
+        (problem.rows, 1, 1),
+        dict.fromkeys(names, pointer(problem)),
+        constants,
+        choice.warps,
+        divisible_by_16=names,
+        maxnreg=choice.maxnreg,
+        overlaps=choice.overlap,
+        cluster=choice.blocks,
+    )
+    return (made,)
