@@ -10,7 +10,7 @@ from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
 from .._elements import ITEM_BYTES, vector
 from .._norms import ring_plan as R
-from .._norms.blocks import Blocks, words_apart
+from .._norms.blocks import Blocks, _power_of_two, _round_up, words_apart
 from .._norms.cuts import (
     alignments,
     halves,
@@ -35,7 +35,7 @@ def share(
     resident = blocks.per_sm * target.sm_count
     if fewest > resident:
         return None
-    count = R._at_once(problem, blocks, resident // fewest)
+    count = _at_once(problem, blocks, resident // fewest)
     if not count:
         return None
     most = max(fewest, min(resident // count, -(-lanes // blocks.tile)))
@@ -55,6 +55,15 @@ def share(
     if slots < least or kept + 72 > most_registers(target, made):
         return None
     return replace(made, stages=slots)
+
+
+def _at_once(problem: Problem, blocks: Blocks, most: int) -> int:
+    """Return how many groups of programs take rows at the same time: as many for each way in which
+    rows lie, or, of programs that are too many for that, a part of these ways."""
+    spacing = spacing_of(problem, blocks.align)
+    if most < spacing:
+        return _power_of_two(most + 1) // 2
+    return min(most, _round_up(problem.rows, spacing)) // spacing * spacing
 
 
 def slot_bytes(problem: Problem, blocks: Blocks) -> int:
@@ -79,7 +88,7 @@ def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
 def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
     backward = problem.operation in BACKWARD
     scratch = R._scratch(blocks)
-    resident = R._at_once(problem, blocks, blocks.per_sm * target.sm_count // blocks.parts)
+    resident = _at_once(problem, blocks, blocks.per_sm * target.sm_count // blocks.parts)
     count = max(resident, spacing_of(problem, blocks.align))
     element = pointer(problem)
     tensors = ("y", "dy", "dx") if backward else ("x", "out")
