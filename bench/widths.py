@@ -182,7 +182,7 @@ def _cuts_of_norms(
                 continue
             label = (
                 f"ring {blocks.threads}x{blocks.per_sm} parts {blocks.parts} tiles {blocks.tiles} "
-                f"slots {blocks.stages} align {blocks.align}"
+                f"slots {blocks.stages} align {blocks.align} groups {blocks.groups}"
             )
             yield label, partial(forward.plan, problem, target, blocks)
         variant = "peeled" if choice._peels(problem) else "register-tiled"
@@ -208,6 +208,7 @@ def _cuts_of_norms(
             label = f"{blocks.variant}, {blocks.threads} threads from multiples of {blocks.align}"
             if planned_by is rings:
                 label += f", {blocks.per_sm} a multiprocessor"
+                label += ", rows of several kinds" * rings.is_mixed(problem, blocks)
             if reached > best.get(label, (0.0, None))[0]:
                 best[label] = (reached, blocks)
     for label, (reached, blocks) in best.items():
