@@ -48,6 +48,7 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     elements = made.tiles * vector(problem)
     each = 0.5 if halves(problem) == 2 else 1
     own = 64 + 16 * peels(problem, made) + elements * has_residual(problem) // 4
+    own += 72 * R.is_mixed(problem, made)  # of 104 elements and a mean it spills 21 words
     needed = own + (1 + has_mean(problem)) * elements * each
     if slots < 3 or needed > most_registers(target, made):
         return None
