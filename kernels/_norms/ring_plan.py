@@ -78,12 +78,16 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
 
 def ways_to_group(problem: Problem, target: Target, blocks: Blocks) -> Iterator[int]:
     """Yield how many groups of programs may take rows: as many for each kind of rows, so that all
-    rows of a group lie alike, and as many as there is room for."""
+    rows of a group lie alike; and as many as there is room for, where that saves more rounds than
+    the least that a further segment takes."""
     spacing = spacing_of(problem, blocks.align)
     room = blocks.per_sm * target.sm_count // _fewest_parts(problem, blocks)
     alike = min(room, _round_up(problem.rows, spacing)) // spacing * spacing
     every = min(room, problem.rows)
-    yield from sorted({alike, every} - {0})
+    if alike:
+        yield alike
+    if every and (not alike or -(-problem.rows // alike) + (-problem.rows // every) > 1):
+        yield every
 
 
 def _fewest_parts(problem: Problem, blocks: Blocks) -> int:
@@ -196,17 +200,17 @@ def _registers(problem: Problem, blocks: Blocks) -> int:
     besides, such that ptxas 12.8 spills next to nothing for sm_90."""
     elements = blocks.tiles * blocks.tile // blocks.threads
     own = 56 + 16 * peels(problem, blocks) + elements * has_residual(problem) // 2
-    mixed, mean = is_mixed(problem, blocks), has_mean(problem)
-    own += 48 * (mean or mixed) * (_tiles_with_ends(problem, blocks) > 2)
-    own += mixed * (OF_SEGMENTS + OF_MIXED_MEANS * mean * (elements > 56))
+    mixed = is_mixed(problem, blocks)
+    own += 48 * (has_mean(problem) or mixed) * (_tiles_with_ends(problem, blocks) > 2)
+    own += OF_SEGMENTS * mixed
     looks = -(-blocks.parts // 32) - 1
     each = 2 + has_mean(problem) * (0.5 if halves(problem) == 2 else 1)
     return int(own + 6 * looks + elements * each)
 
 
-OF_SEGMENTS, OF_MIXED_MEANS = 8, 24
-"""Registers for what a program with several segments has to remember, and where it has a mean and
-more elements than 56: ptxas keeps 30 words in local memory then, which are read in each round."""
+OF_SEGMENTS = 28
+"""Registers for what a program of several segments has to remember: of a mean and 64 elements of
+half precision, ptxas would keep 30 words in local memory that it reads in each round."""
 
 
 def _tiles_with_ends(problem: Problem, blocks: Blocks) -> int:
