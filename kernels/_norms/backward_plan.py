@@ -73,7 +73,7 @@ def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchP
     }  # fmt: skip
     shared = blocks.variant == "ring"
     if shared:
-        count = ring_plan.groups(problem, target, blocks)
+        count = ring_plan.partial_sums(problem, blocks)
         steps = ring_plan.launches(problem, target, blocks, "gradient_ring", *names(given))
     else:
         count = groups(problem, target, blocks)

@@ -41,6 +41,8 @@ class Blocks:
     """Such tiles per program that are kept in registers."""
     parts: int = 1
     """Programs per row."""
+    groups: int = 0
+    """Of a ring: groups of so many programs that take rows at the same time."""
     stages: int = 1
     """Pipeline stages of the loop over rows."""
     per_sm: int = 0

@@ -53,7 +53,9 @@ def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan)
 def _partial_sums(plan: LaunchPlan) -> int:
     """Return how many sums of the weight's gradient there are to add."""
     for step in plan.launches:
-        if step.function in ("gradient_rows", "gradient_ring"):
+        if step.function == "gradient_ring":
+            return int(step.constants["PARTIALS"] or 0)
+        if step.function == "gradient_rows":
             return int(step.constants["GROUPS"] or 0)
         if step.function == "gradient_columns":
             return step.grid[1]

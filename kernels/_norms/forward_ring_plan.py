@@ -36,14 +36,9 @@ def slot_bytes(problem: Problem, blocks: Blocks) -> int:
 
 def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     lanes = lanes_of(problem, blocks.align)
-    fewest = -(-lanes // (blocks.tile * blocks.tiles))
+    fewest = R._fewest_parts(problem, blocks)
     resident = blocks.per_sm * target.sm_count
-    if fewest > resident:
-        return None
-    count = R._at_once(problem, blocks, resident // fewest)
-    if not count:
-        return None
-    most = max(fewest, min(resident // count, -(-lanes // blocks.tile)))
+    most = max(fewest, min(resident // blocks.groups, -(-lanes // blocks.tile)))
     parts = R._even_parts(problem, blocks, most, max(fewest, int(R.SHARED * most)))
     chunk = R._chunk(problem, blocks, parts)
     made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
@@ -53,6 +48,7 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     elements = made.tiles * vector(problem)
     each = 0.5 if halves(problem) == 2 else 1
     own = 64 + 16 * peels(problem, made) + elements * has_residual(problem) // 4
+    own += 72 * R.is_mixed(problem, made)  # of 104 elements and a mean it spills 21 words
     needed = own + (1 + has_mean(problem)) * elements * each
     if slots < 3 or needed > most_registers(target, made):
         return None
@@ -66,17 +62,15 @@ def candidates(problem: Problem, target: Target) -> Iterator[Blocks]:
     for align, (threads, per_sm) in product(alignments(problem), SHAPES):
         tile = threads * vector(problem)
         for tiles in range(1, 33):
-            made = share(
-                problem, target, Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm)
-            )
-            if made is not None and made.parts <= R.MOST_PARTS and made not in seen:
-                seen.add(made)
-                yield made
+            blocks = Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm)
+            for count in R.ways_to_group(problem, target, blocks):
+                made = share(problem, target, replace(blocks, groups=count))
+                if made is not None and made.parts <= R.MOST_PARTS and made not in seen:
+                    seen.add(made)
+                    yield made
 
 
 def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
-    resident = R._at_once(problem, blocks, blocks.per_sm * target.sm_count // blocks.parts)
-    count = max(resident, spacing_of(problem, blocks.align))
     residual, mean = has_residual(problem), has_mean(problem)
     there, absent = names(
         {
@@ -96,13 +90,13 @@ def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
         target,
         blocks,
         "forward_ring",
-        (resident * blocks.parts, 1, 1),
+        (blocks.groups * blocks.parts, 1, 1),
         f"{there} words rows eps",
         absent,
         COLUMNS=problem.columns,
         STRIDE=problem.stride,
         CHUNK=R._chunk(problem, blocks, blocks.parts),
-        GROUPS=count,
+        GROUPS=blocks.groups,
         PARTS=blocks.parts,
         TILES=blocks.tiles,
         WARPS=blocks.threads // 32,
@@ -125,10 +119,7 @@ def plan(problem: Problem, target: Target, blocks: Blocks) -> LaunchPlan:
         all_at_once=True,
         shared_bytes=blocks.stages * slot_bytes(problem, blocks) + scratch,
     )
-    turns = [
-        replace(made, constants={**made.constants, "FIRST": f}) for f in range(0, count, resident)
-    ]
-    steps = [mark_missing(problem, target, words_apart(blocks.parts)), *turns]
+    steps = [mark_missing(problem, target, words_apart(blocks.parts)), made]
     return LaunchPlan(
         "ring", overlapping(steps), f"ring {blocks}", 8 * problem.rows * words_apart(blocks.parts)
     )

@@ -4,9 +4,16 @@
 # constant)
 """Streams long rows through shared memory: norms and their gradients (see ``_rings.streaming``).
 
-``PARTS`` persistent programs share each row, and ``GROUPS`` groups of them take rows in turn: those
-from ``FIRST`` on in this launch. A program owns the same ``CHUNK`` lanes of all its rows (lanes,
-``lead``, ``ALIGN`` and ``PEEL`` as in ``lanes``), and keeps ``SLOTS`` rows in shared memory.
+``PARTS`` persistent programs share each row, and ``GROUPS`` groups of them take rows. A program
+owns the same ``CHUNK`` lanes of all its rows (lanes, ``lead``, ``ALIGN`` and ``PEEL`` as in
+``lanes``), and keeps ``SLOTS`` rows in shared memory.
+
+Rows lie in ``SPACING`` ways, their kinds, and what registers hold for lanes fits rows of one kind.
+Where there are as many groups for each kind, groups take rows in turn. Otherwise a group's share
+may have rows of several kinds: these are its segments, and at the end of each it lets its ring run
+dry. Warps do not wait for each other there. One that leaves a segment has seen the sums of all its
+rows told, to which all warps of its program have added theirs: no counter is in use, and each
+segment counts its rounds from 0. What it copies into slots then lies over its own words only.
 
 Of gradients, a round tells the sums of a row that has arrived, finishes the one ``BEHIND`` rows
 before it, whose sums the other programs have told meanwhile, and starts to copy another one over
@@ -40,6 +47,7 @@ from .._rings.streaming import (
     has_column,
     join,
     keep_counts,
+    kinds_of_group,
     lanes_of_warps,
     load,
     may_end,
@@ -47,6 +55,7 @@ from .._rings.streaming import (
     opaque,
     peek,
     put,
+    rows_of_kind,
     start_next,
     tell,
     tile_layout,
@@ -144,8 +153,8 @@ def gradient_ring(
     COLUMNS: gl.constexpr,
     STRIDE: gl.constexpr,
     CHUNK: gl.constexpr,
-    FIRST: gl.constexpr,
     GROUPS: gl.constexpr,
+    PARTIALS: gl.constexpr,
     PARTS: gl.constexpr,
     TILES: gl.constexpr,
     WARPS: gl.constexpr,
@@ -162,154 +171,166 @@ def gradient_ring(
     SCRATCH: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
-    """Compute all gradients in one pass, the weight's as one partial sum for each group. The
-    formulas are those of ``backward``."""
+    """Compute all gradients in one pass, the weight's as ``PARTIALS`` partial sums: one for each
+    segment of each group. The formulas are those of ``backward``."""
     KIND: gl.constexpr = x.dtype.element_ty
     SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
     layout: gl.constexpr = tile_layout(WARPS)
-    group = FIRST + gl.program_id(0) // PARTS
+    MIXED: gl.constexpr = GROUPS % SPACING != 0
+    STEP: gl.constexpr = SPACING if MIXED else GROUPS
+    group = gl.program_id(0) // PARTS
     part = gl.program_id(0) % PARTS
-    lead = group % SPACING * STRIDE % ALIGN if PEEL else 0
     # Of a mean, biases take as many registers as sums.
     WIDE: gl.constexpr = HALVES == 1 or not MEAN
     tensors = (x, dy, dsum) if RESIDUAL else (x, dy)
     SLOT: gl.constexpr = (2 + RESIDUAL) * TILES * WARPS * WARP_WORDS * 4
     base, scratch = allocate(SLOTS * SLOT, SCRATCH, WARPS)
     memory = base + (words_of(0, layout, WARPS) >> 2) * 16
-    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
-    left = gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
-    for slot in gl.static_range(SLOTS - BEHIND):
-        fetch(
-            memory + slot * SLOT, tensors, group + slot * GROUPS, rows, part, left, layout, TILES,
-            STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
-        )  # fmt: skip
-    weights = _load_weights(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE)
-    ends = ()
-    if PEEL:
-        ends = find_ends(
-            part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES
-        )
-    sums = ()
-    for _ in gl.static_range(TILES * HALVES):
-        sums = sums + (gl.zeros([WARPS, WARP_WORDS], gl.float32, layout),)
-    biases = sums if MEAN else ()
     lane = lanes_of_warps(WARPS, PARTS)
-    await_previous(OVERLAP)
-    slot = 0
-    count = gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
-    if MEAN:
-        mu = gl.load(mean + group, mask=group < rows, other=0.0)
-        done_mu = mu * 0.0
-        sigma = mu * 0.0
-    for round in range(count + BEHIND):
-        row = group + round * GROUPS
-        done = row - BEHIND * GROUPS
-        if MEAN:  # of the next round: they may come from far away
-            after = done + GROUPS
-            is_there = (after >= 0) & (after < rows)
-            next_mu = gl.load(mean + row + GROUPS, mask=row + GROUPS < rows, other=0.0)
-            next_done_mu = gl.load(mean + after, mask=is_there, other=0.0)
-            next_sigma = gl.load(rstd + after, mask=is_there, other=0.0)
-        told = told_at(words, done, lane, APART)
-        seen = peek(told, PARTS, ADD)
-        wait(SLOTS - BEHIND - 1)
-        here = memory + slot * SLOT
-        before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
-        coming = row + (SLOTS - BEHIND) * GROUPS
-        one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-        two = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-        for tile in gl.static_range(TILES):
-            x_tile = load(here, tile, WARPS, HALVES)
-            dy_tile = load(here, TILES + tile, WARPS, HALVES)
-            if PEEL and may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, ALIGN):
-                x_tile = only_columns(x_tile, ends[tile][1], HALVES)
-                dy_tile = only_columns(dy_tile, ends[tile][1], HALVES)
-            for half in gl.static_range(HALVES):
-                value = element(x_tile, half, KIND, HALVES)
-                w = _weight(weights, tile, half, KIND, HALVES, WIDE)
-                g = element(dy_tile, half, KIND, HALVES) * w
-                if MEAN:
-                    one += g
-                    two = gl.fma(g, value if HALVES == 2 else value - mu, two)
-                else:
-                    one = gl.fma(value, value, one)
-                    two = gl.fma(g, value, two)
-        one, two = gl.reduce((one, two), 1, add_pairs)
-        if round < count:
-            tell(words, row, round, part, one, two, scratch, (), layout, APART, WARPS, ADD)
-        if done >= 0:
-            first, second = await_pair(told, seen, (), PARTS, COLUMNS, ADD)
-            first = as_column(first, layout) / COLUMNS
-            second = as_column(second, layout) / COLUMNS
-            if MEAN and HALVES == 2:  # the input is rounded more than this product
-                second -= first * done_mu
-            if MEAN:
-                scale = sigma
-                shift = -first * sigma
-                slope = -(second * scale) * scale
-            else:
-                scale = gl.rsqrt(first + eps)
-                slope = -(second * scale) * scale * scale
-            sources = find_sources(
-                tensors, coming, rows, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
+    kind, kinds = kinds_of_group(group, rows, GROUPS, SPACING, MIXED)
+    for nth in range(kinds):
+        lead = (kind + nth) * STRIDE % ALIGN if PEEL else 0
+        begin, until, count = rows_of_kind(group, kind + nth, rows, GROUPS, SPACING, MIXED)
+        least = begin if MIXED else 0
+        rounds = count + BEHIND
+        if MIXED:
+            rounds = gl.where(count > 0, rounds, 0)
+        end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+        left = gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
+        for slot in gl.static_range(SLOTS - BEHIND):
+            fetch(
+                memory + slot * SLOT, tensors, begin + slot * STEP, until, part, left, layout,
+                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
+            )  # fmt: skip
+        weights = _load_weights(
+            weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE
+        )
+        ends = ()
+        if PEEL:
+            ends = find_ends(
+                part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES
             )
-            new_sums = ()
-            new_biases = ()
+        sums = ()
+        for _ in gl.static_range(TILES * HALVES):
+            sums = sums + (gl.zeros([WARPS, WARP_WORDS], gl.float32, layout),)
+        biases = sums if MEAN else ()
+        await_previous(OVERLAP)
+        slot = 0
+        if MEAN:
+            mu = gl.load(mean + begin, mask=begin < until, other=0.0)
+            done_mu = mu * 0.0
+            sigma = mu * 0.0
+        for round in range(rounds):
+            row = begin + round * STEP
+            done = row - BEHIND * STEP
+            if MEAN:  # of the next round: they may come from far away
+                after = done + STEP
+                is_there = (after >= least) & (after < until)
+                next_mu = gl.load(mean + row + STEP, mask=row + STEP < until, other=0.0)
+                next_done_mu = gl.load(mean + after, mask=is_there, other=0.0)
+                next_sigma = gl.load(rstd + after, mask=is_there, other=0.0)
+            told = told_at(words, done, lane, APART)
+            seen = peek(told, PARTS, ADD)
+            wait(SLOTS - BEHIND - 1)
+            here = memory + slot * SLOT
+            before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
+            coming = row + (SLOTS - BEHIND) * STEP
+            one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
+            two = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
             for tile in gl.static_range(TILES):
-                x_tile = load(before, tile, WARPS, HALVES)
-                dy_tile = load(before, TILES + tile, WARPS, HALVES)
-                if RESIDUAL:
-                    more = load(before, 2 * TILES + tile, WARPS, HALVES)
-                out = ()
+                x_tile = load(here, tile, WARPS, HALVES)
+                dy_tile = load(here, TILES + tile, WARPS, HALVES)
+                if PEEL and may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, ALIGN):
+                    x_tile = only_columns(x_tile, ends[tile][1], HALVES)
+                    dy_tile = only_columns(dy_tile, ends[tile][1], HALVES)
                 for half in gl.static_range(HALVES):
                     value = element(x_tile, half, KIND, HALVES)
-                    gradient = element(dy_tile, half, KIND, HALVES)
                     w = _weight(weights, tile, half, KIND, HALVES, WIDE)
-                    last = sums[tile * HALVES + half]
+                    g = element(dy_tile, half, KIND, HALVES) * w
                     if MEAN:
-                        if HALVES == 2:
-                            normal = gl.fma(value, scale, -done_mu * scale)
-                        else:
-                            normal = (value - done_mu) * scale
-                        new_sums = new_sums + (gl.fma(gradient, normal, last),)
-                        new_biases = new_biases + (biases[tile * HALVES + half] + gradient,)
-                        g = gradient * w
-                        found = gl.fma(normal, slope, gl.fma(g, scale, shift))
+                        one += g
+                        two = gl.fma(g, value if HALVES == 2 else value - mu, two)
                     else:
-                        scaled = gradient * scale
-                        new_sums = new_sums + (gl.fma(scaled, value, last),)
-                        g = scaled * w
-                        found = gl.fma(value, slope, g)
-                    if RESIDUAL:
-                        found += element(more, half, KIND, HALVES)
-                    out = out + (found,)
-                write(
-                    dx, done, True, out, tile, ends, part, lead, layout,
-                    COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
-                )  # fmt: skip
-                fetch_tile(
-                    before, sources, tile, coming < rows, left, layout, TILES, SURE, WARPS, HALVES
+                        one = gl.fma(value, value, one)
+                        two = gl.fma(g, value, two)
+            one, two = gl.reduce((one, two), 1, add_pairs)
+            if round < count:
+                tell(words, row, round, part, one, two, scratch, (), layout, APART, WARPS, ADD)
+            if done >= least:
+                first, second = await_pair(told, seen, (), PARTS, COLUMNS, ADD)
+                first = as_column(first, layout) / COLUMNS
+                second = as_column(second, layout) / COLUMNS
+                if MEAN and HALVES == 2:  # the input is rounded more than this product
+                    second -= first * done_mu
+                if MEAN:
+                    scale = sigma
+                    shift = -first * sigma
+                    slope = -(second * scale) * scale
+                else:
+                    scale = gl.rsqrt(first + eps)
+                    slope = -(second * scale) * scale * scale
+                sources = find_sources(
+                    tensors, coming, until, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
                 )
-            sums = new_sums
-            biases = new_biases
-            commit()
-        else:
-            fetch(
-                before, tensors, coming, rows, part, left, layout, TILES,
-                STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
-            )  # fmt: skip
-        slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
+                new_sums = ()
+                new_biases = ()
+                for tile in gl.static_range(TILES):
+                    x_tile = load(before, tile, WARPS, HALVES)
+                    dy_tile = load(before, TILES + tile, WARPS, HALVES)
+                    if RESIDUAL:
+                        more = load(before, 2 * TILES + tile, WARPS, HALVES)
+                    out = ()
+                    for half in gl.static_range(HALVES):
+                        value = element(x_tile, half, KIND, HALVES)
+                        gradient = element(dy_tile, half, KIND, HALVES)
+                        w = _weight(weights, tile, half, KIND, HALVES, WIDE)
+                        last = sums[tile * HALVES + half]
+                        if MEAN:
+                            if HALVES == 2:
+                                normal = gl.fma(value, scale, -done_mu * scale)
+                            else:
+                                normal = (value - done_mu) * scale
+                            new_sums = new_sums + (gl.fma(gradient, normal, last),)
+                            new_biases = new_biases + (biases[tile * HALVES + half] + gradient,)
+                            g = gradient * w
+                            found = gl.fma(normal, slope, gl.fma(g, scale, shift))
+                        else:
+                            scaled = gradient * scale
+                            new_sums = new_sums + (gl.fma(scaled, value, last),)
+                            g = scaled * w
+                            found = gl.fma(value, slope, g)
+                        if RESIDUAL:
+                            found += element(more, half, KIND, HALVES)
+                        out = out + (found,)
+                    write(
+                        dx, done, True, out, tile, ends, part, lead, layout,
+                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
+                    )  # fmt: skip
+                    fetch_tile(
+                        before, sources, tile, coming < until, left, layout, TILES, SURE, WARPS,
+                        HALVES,
+                    )  # fmt: skip
+                sums = new_sums
+                biases = new_biases
+                commit()
+            else:
+                fetch(
+                    before, tensors, coming, until, part, left, layout, TILES,
+                    STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
+                )  # fmt: skip
+            slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
+            if MEAN:
+                mu = next_mu
+                done_mu = next_done_mu
+                sigma = next_sigma
+        wait(0)
+        if nth == kinds - 1:
+            start_next(OVERLAP)
+        to = partial + (group + kind + nth if MIXED else group).to(gl.int64) * COLUMNS
+        _keep(to, sums, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
         if MEAN:
-            mu = next_mu
-            done_mu = next_done_mu
-            sigma = next_sigma
-    wait(0)
-    start_next(OVERLAP)
-    to = partial + group.to(gl.int64) * COLUMNS
-    _keep(to, sums, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
-    if MEAN:
-        to += GROUPS * COLUMNS
-        _keep(to, biases, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
+            to += PARTIALS * COLUMNS
+            _keep(to, biases, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
 
 
 @gluon.jit(do_not_specialize=["rows"])
@@ -328,7 +349,6 @@ def forward_ring(
     COLUMNS: gl.constexpr,
     STRIDE: gl.constexpr,
     CHUNK: gl.constexpr,
-    FIRST: gl.constexpr,
     GROUPS: gl.constexpr,
     PARTS: gl.constexpr,
     TILES: gl.constexpr,
@@ -346,149 +366,163 @@ def forward_ring(
     SCRATCH: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
-    """Compute norms of all rows. Of a residual, the sum takes the input's place in shared memory."""
+    """Compute norms of all rows. Of a residual, the sum takes the input's place in shared
+    memory."""
     KIND: gl.constexpr = x.dtype.element_ty
     TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
     SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
     layout: gl.constexpr = tile_layout(WARPS)
-    group = FIRST + gl.program_id(0) // PARTS
+    MIXED: gl.constexpr = GROUPS % SPACING != 0
+    STEP: gl.constexpr = SPACING if MIXED else GROUPS
+    group = gl.program_id(0) // PARTS
     part = gl.program_id(0) % PARTS
-    lead = group % SPACING * STRIDE % ALIGN if PEEL else 0
     tensors = (x, residual) if RESIDUAL else (x,)
     SLOT: gl.constexpr = (1 + RESIDUAL) * TILES * WARPS * WARP_WORDS * 4
     base, scratch = allocate(SLOTS * SLOT, SCRATCH, WARPS)
     memory = base + (words_of(0, layout, WARPS) >> 2) * 16
-    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
-    left = gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
-    for slot in gl.static_range(SLOTS - BEHIND):
-        fetch(
-            memory + slot * SLOT, tensors, group + slot * GROUPS, rows, part, left, layout, TILES,
-            STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
-        )  # fmt: skip
     WIDE: gl.constexpr = HALVES == 1
-    weights = _load_weights(weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE)
-    biases = ()
-    if MEAN:
-        biases = _load_weights(bias, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE)
-    ends = ()
-    if PEEL:
-        ends = find_ends(
-            part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES
-        )
-    lane = lanes_of_warps(WARPS, PARTS)
-    warp = gl.arange(0, WARPS, gl.SliceLayout(1, layout))
-    columns = ()
-    counts = ()
-    own_inverse = warp.to(gl.float32)
     HOW: gl.constexpr = MEANS if MEAN else ADD
-    if MEAN:
-        columns = columns_of_parts(lane, lead, PARTS, COLUMNS, CHUNK)
-        at, inverse, own_inverse = keep_counts(
-            part, lead, scratch, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES
+    warp = gl.arange(0, WARPS, gl.SliceLayout(1, layout))
+    lane = lanes_of_warps(WARPS, PARTS)
+    kind, kinds = kinds_of_group(group, rows, GROUPS, SPACING, MIXED)
+    for nth in range(kinds):
+        lead = (kind + nth) * STRIDE % ALIGN if PEEL else 0
+        begin, until, count = rows_of_kind(group, kind + nth, rows, GROUPS, SPACING, MIXED)
+        least = begin if MIXED else 0
+        rounds = count + BEHIND
+        if MIXED:
+            rounds = gl.where(count > 0, rounds, 0)
+        end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+        left = gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
+        for slot in gl.static_range(SLOTS - BEHIND):
+            fetch(
+                memory + slot * SLOT, tensors, begin + slot * STEP, until, part, left, layout,
+                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
+            )  # fmt: skip
+        weights = _load_weights(
+            weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE
         )
-        counts = (at, inverse)
-    await_previous(OVERLAP)
-    slot = 0
-    count = gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
-    for round in range(count + BEHIND):
-        row = group + round * GROUPS
-        done = row - BEHIND * GROUPS
-        told = told_at(words, done, lane, APART)
-        if BEHIND > 1:
-            seen = peek(told, PARTS, HOW)
-        wait(SLOTS - BEHIND - 1)
-        here = memory + slot * SLOT
-        before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
-        coming = row + (SLOTS - BEHIND) * GROUPS
-        one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-        for tile in gl.static_range(TILES):
-            found = load(here, tile, WARPS, HALVES)
-            if RESIDUAL:
-                more = load(here, TILES + tile, WARPS, HALVES)
-                added = ()
-                for half in gl.static_range(HALVES):
-                    added = added + (
-                        element(found, half, KIND, HALVES) + element(more, half, KIND, HALVES),
-                    )
-                found = join(added, KIND, HALVES)
-                put(here, found, tile, WARPS)
-                write(
-                    total, row, row < rows, added, tile, ends, part, lead, layout,
-                    COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
-                )  # fmt: skip
-            if PEEL and may_end(tile, TILE, SURE, ALIGN):
-                found = only_columns(found, ends[tile][1], HALVES)
-            for half in gl.static_range(HALVES):
-                value = element(found, half, KIND, HALVES)
-                if MEAN:
-                    one += value
-                else:
-                    one = gl.fma(value, value, one)
-        one = gl.reduce(one, 1, add)
-        two = one * 0.0
+        biases = ()
         if MEAN:
-            middle = (one * own_inverse)[:, None]
-            squares = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
+            biases = _load_weights(
+                bias, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE
+            )
+        ends = ()
+        if PEEL:
+            ends = find_ends(
+                part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES
+            )
+        columns = ()
+        counts = ()
+        own_inverse = warp.to(gl.float32)
+        if MEAN:
+            columns = columns_of_parts(lane, lead, PARTS, COLUMNS, CHUNK)
+            at, inverse, own_inverse = keep_counts(
+                part, lead, scratch, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES
+            )
+            counts = (at, inverse)
+        await_previous(OVERLAP)
+        slot = 0
+        for round in range(rounds):
+            row = begin + round * STEP
+            done = row - BEHIND * STEP
+            told = told_at(words, done, lane, APART)
+            if BEHIND > 1:
+                seen = peek(told, PARTS, HOW)
+            wait(SLOTS - BEHIND - 1)
+            here = memory + slot * SLOT
+            before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
+            coming = row + (SLOTS - BEHIND) * STEP
+            one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
             for tile in gl.static_range(TILES):
                 found = load(here, tile, WARPS, HALVES)
-                for half in gl.static_range(HALVES):
-                    off = element(found, half, KIND, HALVES) - middle
-                    if _lacks(tile, TILE, SURE, PEEL):
-                        off = _own(
-                            off, 0.0, half, tile, left, ends, layout, SURE, WARPS, ALIGN, PEEL,
-                            HALVES,
-                        )  # fmt: skip
-                    squares = gl.fma(off, off, squares)
-            two = gl.reduce(squares, 1, add)
-        if BEHIND == 1:
-            seen = peek(told, PARTS, HOW)
-        if round < count:
-            tell(words, row, round, part, one, two, scratch, counts, layout, APART, WARPS, HOW)
-        if done >= 0:
-            first, second = await_pair(told, seen, columns, PARTS, COLUMNS, HOW)
-            first = gl.convert_layout(first, gl.SliceLayout(1, layout)) / COLUMNS
-            second = gl.convert_layout(second, gl.SliceLayout(1, layout)) / COLUMNS
-            if MEAN:
-                scale = gl.rsqrt(second + eps)
-                once = (warp == 0) & (part == 0)
-                gl.store(mean + (done + warp * 0), first, mask=once)
-                gl.store(rstd + (done + warp * 0), scale, mask=once)
-                shift = (-first * scale)[:, None]
-            else:
-                scale = gl.rsqrt(first + eps)
-            middle = first[:, None]
-            scale = scale[:, None]
-            sources = find_sources(
-                tensors, coming, rows, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
-            )
-            for tile in gl.static_range(TILES):
-                found = load(before, tile, WARPS, HALVES)
-                written = ()
+                if RESIDUAL:
+                    more = load(here, TILES + tile, WARPS, HALVES)
+                    added = ()
+                    for half in gl.static_range(HALVES):
+                        added = added + (
+                            element(found, half, KIND, HALVES) + element(more, half, KIND, HALVES),
+                        )
+                    found = join(added, KIND, HALVES)
+                    put(here, found, tile, WARPS)
+                    write(
+                        total, row, row < until, added, tile, ends, part, lead, layout,
+                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
+                    )  # fmt: skip
+                if PEEL and may_end(tile, TILE, SURE, ALIGN):
+                    found = only_columns(found, ends[tile][1], HALVES)
                 for half in gl.static_range(HALVES):
                     value = element(found, half, KIND, HALVES)
-                    w = _weight(weights, tile, half, KIND, HALVES, WIDE)
                     if MEAN:
-                        b = _weight(biases, tile, half, KIND, HALVES, WIDE)
-                        if HALVES == 2:
-                            normal = gl.fma(value, scale, shift)
-                        else:
-                            normal = (value - middle) * scale
-                        written = written + (gl.fma(normal, w, b),)
+                        one += value
                     else:
-                        written = written + (value * scale * w,)
-                write(
-                    y, done, True, written, tile, ends, part, lead, layout,
-                    COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
-                )  # fmt: skip
-                fetch_tile(
-                    before, sources, tile, coming < rows, left, layout, TILES, SURE, WARPS, HALVES
+                        one = gl.fma(value, value, one)
+            one = gl.reduce(one, 1, add)
+            two = one * 0.0
+            if MEAN:
+                middle = (one * own_inverse)[:, None]
+                squares = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
+                for tile in gl.static_range(TILES):
+                    found = load(here, tile, WARPS, HALVES)
+                    for half in gl.static_range(HALVES):
+                        off = element(found, half, KIND, HALVES) - middle
+                        if _lacks(tile, TILE, SURE, PEEL):
+                            off = _own(
+                                off, 0.0, half, tile, left, ends, layout, SURE, WARPS, ALIGN, PEEL,
+                                HALVES,
+                            )  # fmt: skip
+                        squares = gl.fma(off, off, squares)
+                two = gl.reduce(squares, 1, add)
+            if BEHIND == 1:
+                seen = peek(told, PARTS, HOW)
+            if round < count:
+                tell(words, row, round, part, one, two, scratch, counts, layout, APART, WARPS, HOW)
+            if done >= least:
+                first, second = await_pair(told, seen, columns, PARTS, COLUMNS, HOW)
+                first = gl.convert_layout(first, gl.SliceLayout(1, layout)) / COLUMNS
+                second = gl.convert_layout(second, gl.SliceLayout(1, layout)) / COLUMNS
+                if MEAN:
+                    scale = gl.rsqrt(second + eps)
+                    once = (warp == 0) & (part == 0)
+                    gl.store(mean + (done + warp * 0), first, mask=once)
+                    gl.store(rstd + (done + warp * 0), scale, mask=once)
+                    shift = (-first * scale)[:, None]
+                else:
+                    scale = gl.rsqrt(first + eps)
+                middle = first[:, None]
+                scale = scale[:, None]
+                sources = find_sources(
+                    tensors, coming, until, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
                 )
-            commit()
-        else:
-            fetch(
-                before, tensors, coming, rows, part, left, layout, TILES,
-                STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
-            )  # fmt: skip
-        slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
-    wait(0)
+                for tile in gl.static_range(TILES):
+                    found = load(before, tile, WARPS, HALVES)
+                    written = ()
+                    for half in gl.static_range(HALVES):
+                        value = element(found, half, KIND, HALVES)
+                        w = _weight(weights, tile, half, KIND, HALVES, WIDE)
+                        if MEAN:
+                            b = _weight(biases, tile, half, KIND, HALVES, WIDE)
+                            if HALVES == 2:
+                                normal = gl.fma(value, scale, shift)
+                            else:
+                                normal = (value - middle) * scale
+                            written = written + (gl.fma(normal, w, b),)
+                        else:
+                            written = written + (value * scale * w,)
+                    write(
+                        y, done, True, written, tile, ends, part, lead, layout,
+                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
+                    )  # fmt: skip
+                    fetch_tile(
+                        before, sources, tile, coming < until, left, layout, TILES, SURE, WARPS,
+                        HALVES,
+                    )  # fmt: skip
+                commit()
+            else:
+                fetch(
+                    before, tensors, coming, until, part, left, layout, TILES,
+                    STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
+                )  # fmt: skip
+            slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
+        wait(0)
     start_next(OVERLAP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -12,7 +13,6 @@ from perfcli.model import KernelLaunch, Problem, Target
 from .._elements import ITEM_BYTES, vector
 from .blocks import (
     Blocks,
-    _power_of_two,
     _round_up,
     has_mean,
     has_residual,
@@ -70,21 +70,37 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
         tile = threads * vector(problem)
         for tiles in range(1, MOST_TILES + 1):
             blocks = Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm)
-            made = share(problem, target, blocks)
-            if made is not None and made.parts <= MOST_PARTS:
-                yield made
+            for count in ways_to_group(problem, target, blocks):
+                made = share(problem, target, replace(blocks, groups=count))
+                if made is not None and made.parts <= MOST_PARTS:
+                    yield made
+
+
+def ways_to_group(problem: Problem, target: Target, blocks: Blocks) -> Iterator[int]:
+    """Yield how many groups of programs may take rows: as many for each kind of rows, so that all
+    rows of a group lie alike; and as many as there is room for, where that saves more rounds than
+    the least that a further segment takes."""
+    spacing = spacing_of(problem, blocks.align)
+    room = blocks.per_sm * target.sm_count // _fewest_parts(problem, blocks)
+    alike = min(room, _round_up(problem.rows, spacing)) // spacing * spacing
+    every = min(room, problem.rows)
+    if alike:
+        yield alike
+    if every and (not alike or -(-problem.rows // alike) + (-problem.rows // every) > 1):
+        yield every
+
+
+def _fewest_parts(problem: Problem, blocks: Blocks) -> int:
+    return -(-lanes_of(problem, blocks.align) // (blocks.tile * blocks.tiles))
 
 
 def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     """Return the blocks with as many programs for each row as leave no multiprocessor idle, and as
     many rows in shared memory as it has room for; None where they do not fit."""
     lanes = lanes_of(problem, blocks.align)
-    fewest = -(-lanes // (blocks.tile * blocks.tiles))
+    fewest = _fewest_parts(problem, blocks)
     resident = blocks.per_sm * target.sm_count
-    count = _at_once(problem, blocks, resident // fewest)
-    if not count:
-        return None
-    most = max(fewest, min(resident // count, -(-lanes // blocks.tile)))
+    most = max(fewest, min(resident // blocks.groups, -(-lanes // blocks.tile)))
     parts = _even_parts(problem, blocks, most, max(fewest, int(SHARED * most)))
     chunk = _chunk(problem, blocks, parts)
     made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
@@ -127,23 +143,37 @@ def _chunk(problem: Problem, blocks: Blocks, parts: int) -> int:
     return found if even else _round_up(-(-lanes // parts), wide)
 
 
-def _at_once(problem: Problem, blocks: Blocks, most: int) -> int:
-    """Return how many groups of programs take rows at the same time: as many for each way in which
-    rows lie, or, of programs that are too many for that, a part of these ways."""
-    spacing = spacing_of(problem, blocks.align)
-    if most < spacing:
-        return _power_of_two(most + 1) // 2
-    return min(most, _round_up(problem.rows, spacing)) // spacing * spacing
+def is_mixed(problem: Problem, blocks: Blocks) -> bool:
+    """Return whether rows of several kinds fall to a group."""
+    return blocks.groups % spacing_of(problem, blocks.align) != 0
 
 
-def _resident(problem: Problem, target: Target, blocks: Blocks) -> int:
-    """Return the groups of one launch."""
-    return _at_once(problem, blocks, blocks.per_sm * target.sm_count // blocks.parts)
+def segments(problem: Problem, blocks: Blocks) -> list[tuple[int, ...]]:
+    """Return, for each group, the rows of each of its segments. The last one may have none: a group
+    ends with the kind of rows with which the next one begins (see ``_rings.streaming``)."""
+    rows, count, spacing = problem.rows, blocks.groups, spacing_of(problem, blocks.align)
+    if not is_mixed(problem, blocks):
+        return [(-(-max(rows - group, 0) // count),) for group in range(count)]
+    kinds = [_begin_of_share(kind, rows, spacing) for kind in range(spacing + 1)]
+    found = []
+    for group in range(count):
+        begin, stop = (_begin_of_share(which, rows, count) for which in (group, group + 1))
+        first, last = (
+            min(bisect_right(kinds, place) - 1, rows - 1, spacing - 1) for place in (begin, stop)
+        )
+        own = range(first, last + 1)
+        found.append(tuple(min(stop, kinds[n + 1]) - max(begin, kinds[n]) for n in own))
+    return found
 
 
-def groups(problem: Problem, target: Target, blocks: Blocks) -> int:
-    """Return in how many groups programs take rows, of all launches."""
-    return max(_resident(problem, target, blocks), spacing_of(problem, blocks.align))
+def _begin_of_share(which: int, rows: int, shares: int) -> int:
+    """Return where one of equal shares of the rows begins; the first have a row more."""
+    return which * (rows // shares) + min(which, rows % shares)
+
+
+def partial_sums(problem: Problem, blocks: Blocks) -> int:
+    """Return how many partial sums there are: one for each segment."""
+    return sum(map(len, segments(problem, blocks)))
 
 
 def _slot(problem: Problem, blocks: Blocks) -> int:
@@ -170,10 +200,17 @@ def _registers(problem: Problem, blocks: Blocks) -> int:
     besides, such that ptxas 12.8 spills next to nothing for sm_90."""
     elements = blocks.tiles * blocks.tile // blocks.threads
     own = 56 + 16 * peels(problem, blocks) + elements * has_residual(problem) // 2
-    own += 48 * has_mean(problem) * (_tiles_with_ends(problem, blocks) > 2)
+    mixed = is_mixed(problem, blocks)
+    own += 48 * (has_mean(problem) or mixed) * (_tiles_with_ends(problem, blocks) > 2)
+    own += OF_SEGMENTS * mixed
     looks = -(-blocks.parts // 32) - 1
     each = 2 + has_mean(problem) * (0.5 if halves(problem) == 2 else 1)
     return int(own + 6 * looks + elements * each)
+
+
+OF_SEGMENTS = 28
+"""Registers for what a program of several segments has to remember: of a mean and 64 elements of
+half precision, ptxas would keep 30 words in local memory that it reads in each round."""
 
 
 def _tiles_with_ends(problem: Problem, blocks: Blocks) -> int:
@@ -191,7 +228,7 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     their transfers or as what programs do, more where both are long. The constants fit 412 launches
     of 25 problems (H200, triton 3.6, 2026-11-28), half of them within 1.5 percent."""
     item, mean, ends = ITEM_BYTES[problem.dtype], has_mean(problem), peels(problem, blocks)
-    count = groups(problem, target, blocks)
+    found = segments(problem, blocks)
     moves = (inputs_of(problem) + 1) * problem.elements * item / target.bandwidth
     elements = blocks.tiles * blocks.tile // blocks.threads
     each = PER_ELEMENT[problem.dtype] + OF_MEAN * mean + OF_RESIDUAL * has_residual(problem)
@@ -199,13 +236,13 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
     waits = STALLS[blocks.threads] + AT_ENDS * ends
     waits += TELLING[behind(blocks)] * blocks.parts
-    turns = count // _resident(problem, target, blocks)
-    rounds = turns * (-(-problem.rows // count) + behind(blocks))
+    rounds = max(sum(each) + behind(blocks) * sum(map(bool, each)) for each in found)
     busy = rounds * (works + waits)
     busy *= 1 + CROWDED * (mean and elements > MOST_ELEMENTS[blocks.threads])
     transfers = moves * (1 + SHARED_SECTORS * shares_sectors(problem, blocks))
     together = pow(pow(transfers, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
-    besides = LAUNCHES + (turns - 1) * TURN + moves * share_of_partials(problem, target, count)
+    besides = LAUNCHES + (max(map(len, found)) - 1) * SEGMENT
+    besides += moves * share_of_partials(problem, target, sum(map(len, found)))
     return moves / (together + besides)
 
 
@@ -230,21 +267,23 @@ CROWDED = 0.36
 """By how much longer a round lasts whose threads, with a mean, have more elements, by their number:
 ptxas keeps some of what they need in each round in local memory, which is read behind all rows that
 are on their way."""
-LAUNCHES, TURN = 8.2e-6, 13.4e-6
-"""Seconds before the first row and behind the last, and what each further launch takes besides."""
+LAUNCHES = 8.2e-6
+"""Seconds before the first row and behind the last."""
+SEGMENT = 4e-6
+"""Seconds that each further segment takes besides its rounds: its first rows and weights are waited
+for, and its columns' sums are written. An assumption, not measured yet."""
 
 
 def launches(
     problem: Problem, target: Target, blocks: Blocks, function: str, there: str, absent: str
 ) -> list[KernelLaunch]:
     """Return the launches that stream rows; ``there`` and ``absent`` are tensors of theirs."""
-    count, at_once = groups(problem, target, blocks), _resident(problem, target, blocks)
     made = step(
-        problem, target, blocks, function, (at_once * blocks.parts, 1, 1),
+        problem, target, blocks, function, (blocks.groups * blocks.parts, 1, 1),
         f"{there} words rows eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride,
-        CHUNK=_chunk(problem, blocks, blocks.parts), GROUPS=count,
-        PARTS=blocks.parts,
+        CHUNK=_chunk(problem, blocks, blocks.parts), GROUPS=blocks.groups,
+        PARTIALS=partial_sums(problem, blocks), PARTS=blocks.parts,
         TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
         BEHIND=behind(blocks), SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem),
         ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
@@ -257,8 +296,4 @@ def launches(
         all_at_once=True,
         shared_bytes=shared_bytes(problem, blocks),
     )
-    turns = (
-        replace(made, constants={**made.constants, "FIRST": first})
-        for first in range(0, count, at_once)
-    )
-    return [mark_missing(problem, target, words_apart(blocks.parts)), *turns]
+    return [mark_missing(problem, target, words_apart(blocks.parts)), made]

@@ -111,6 +111,57 @@ def join(out, KIND: gl.constexpr, HALVES: gl.constexpr):
         )  # fmt: skip
 
 
+@gluon.jit
+def begin_of_share(which, rows, SHARES: gl.constexpr):
+    """Return where a share of the rows begins; of equal ones, as far as that is possible, the first
+    have a row more."""
+    return which * (rows // SHARES) + gl.minimum(which, rows % SHARES)
+
+
+@gluon.jit
+def share_at(place, rows, SHARES: gl.constexpr):
+    """Return which of such shares a place belongs to; behind all of them, the last that has a
+    row."""
+    each = rows // SHARES
+    longer = rows % SHARES
+    border = longer * (each + 1)
+    later = longer + (place - border) // gl.maximum(each, 1)
+    found = gl.where(place < border, place // (each + 1), later)
+    return gl.minimum(found, gl.minimum(rows, SHARES) - 1)
+
+
+@gluon.jit
+def kinds_of_group(
+    group, rows, GROUPS: gl.constexpr, SPACING: gl.constexpr, MIXED: gl.constexpr
+):  # fmt: skip
+    """Return the first kind of rows that a group takes, and how many. Kinds are ordered, and each
+    group has an equal share of that order; its last kind is the first of the next group, of which
+    it has no row where they part between kinds."""
+    if MIXED:
+        kind = share_at(begin_of_share(group, rows, GROUPS), rows, SPACING)
+        last = share_at(begin_of_share(group + 1, rows, GROUPS), rows, SPACING)
+        return kind, last - kind + 1
+    else:
+        return group % SPACING, 1
+
+
+@gluon.jit
+def rows_of_kind(
+    group, kind, rows, GROUPS: gl.constexpr, SPACING: gl.constexpr, MIXED: gl.constexpr
+):  # fmt: skip
+    """Return the first row of a kind that a group takes, which row none of them reaches, and how
+    many there are."""
+    if MIXED:
+        start = begin_of_share(kind, rows, SPACING)
+        begin = gl.maximum(start, begin_of_share(group, rows, GROUPS))
+        stop = begin_of_share(group + 1, rows, GROUPS)
+        count = gl.minimum(stop, begin_of_share(kind + 1, rows, SPACING)) - begin
+        first = kind + (begin - start) * SPACING
+        return first, first + count * SPACING, count
+    else:
+        return group, rows, gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
+
+
 @gluon.constexpr_function
 def tile_layout(warps):
     """Return the layout of a tile: to each warp a row, to each thread four words in turn."""

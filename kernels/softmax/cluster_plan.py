@@ -23,22 +23,19 @@ MOST_ELEMENTS = 128
 EXPONENTIALS, WORDS = 16, 40
 """Registers of a thread apart from what it keeps: the exponentials of softmax, or words."""
 REGISTER_STEP, MOST_REGISTERS = 8, 255
-BLOCK_SECONDS = 2.9e-6
-"""How long a block takes besides its transfers: it starts, waits for its row and for the other
-blocks, and ends."""
-PLACES = {2: 1.0, 4: 0.92, 8: 0.91, 16: 0.85}
-"""The share of multiprocessors on which clusters find room, by their blocks: those of a cluster lie
-near each other (66, 30, 15 and 7 clusters with one block on each of an H200's 132)."""
-INSTRUCTIONS, PEELING, EACH = 250, 170, 5.2
-"""Instructions of a thread, where rows start anywhere, and for each element of an input."""
+BLOCK_SECONDS, ELEMENT_SECONDS = 1.9e-6, 15e-9
+"""How long a block takes besides its transfers, and for each element of a thread: it starts, waits
+for its row and for the other blocks, and ends."""
+INSTRUCTIONS, PEELING, EACH = 450, 50, 3.7
+"""Instructions of a thread, where rows start anywhere, and for each element."""
 ISSUE = 0.57e-9
 """Seconds of a quarter of a multiprocessor for an instruction of a warp."""
-SMOOTHNESS = 4
+SMOOTHNESS = 6.7
 """How sharply the longest of these decides, and the transfers."""
-ALONE = 0.04
+ALONE = 0.045
 """What it costs that a multiprocessor has one such block, and idles between two; of several, their
-share of it. The constants put the 25 best of 60 launches of 6 problems first (H200, triton 3.6,
-2026-11-29)."""
+share of it. The constants fit 82 launches of 12 problems: those that they put first reach 0.4
+percent of a copy less than the best on average, and 2.6 at most (H200, triton 3.6, 2026-11-29)."""
 
 
 def why_not(problem: Problem, target: Target) -> str:
@@ -76,11 +73,12 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
                 continue
             moved = (inputs + 1) * row_bytes(problem) / blocks
             transfers = moved * target.sm_count / target.bandwidth
+            elements = inputs * tiles * wide
             instructions = INSTRUCTIONS + PEELING * (problem.stride % align != 0)
-            instructions += EACH * inputs * tiles * wide
+            instructions += EACH * elements
             longest = (
                 transfers,
-                BLOCK_SECONDS / resident / PLACES[blocks],
+                (BLOCK_SECONDS + ELEMENT_SECONDS * elements) / resident,
                 instructions * warps / 4 * ISSUE,
             )
             took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)

@@ -63,7 +63,8 @@ def test_long_rows_are_streamed_by_programs_that_are_all_resident(problem: Probl
     assert step.grid[0] <= per_sm * H200.sm_count
     groups, parts = number(step, "GROUPS"), number(step, "PARTS")
     assert step.grid == (groups * parts, 1, 1)
-    assert groups % number(step, "SPACING") == 0
+    mixed = groups % number(step, "SPACING") != 0
+    assert number(step, "PARTIALS") == groups + mixed * (number(step, "SPACING") - 1)
     chunk = number(step, "CHUNK")
     beside = number(step, "VECTOR") - 1 if step.constants["PEEL"] else 0  # where a row may begin
     assert problem.columns + beside <= chunk * parts
@@ -118,14 +119,55 @@ def test_programs_of_a_row_that_are_alike_spill_nothing_in_their_loop(
     assert (made.spilled_words or 0) <= 4
 
 
-def test_odd_rows_that_are_too_long_for_all_ways_of_lying_take_turns() -> None:
+def test_odd_rows_that_are_too_long_for_all_kinds_are_mixed_in_one_launch() -> None:
     """Eight groups of programs with a row each would not all be resident."""
     made = plan(Problem("layernorm-residual-backward", 636, 211055))
     assert made.variant == "ring"
-    steps = [step for step in made.launches if step.function == "gradient_ring"]
-    assert [number(step, "FIRST") for step in steps] == [0, 4]
-    assert {number(step, "GROUPS") for step in steps} == {8}
-    assert {step.grid[0] for step in steps} == {4 * number(steps[0], "PARTS")}
+    step = ring_of(made)
+    groups = number(step, "GROUPS")
+    assert number(step, "SPACING") == 8 and groups < 8
+    assert number(step, "PARTIALS") == groups + 7
+    assert made.workspace_bytes >= 4 * 2 * (groups + 7) * 211055
+
+
+@pytest.mark.parametrize(
+    ("rows", "groups", "expected"),
+    [
+        # Kinds of 3, 3, 3, 2, 2, 2, 2 and 2 rows, in this order; shares of 7, 6 and 6.
+        (19, 3, [(3, 3, 1), (2, 2, 2, 0), (2, 2, 2)]),
+        # The second and the fourth share lie within a kind.
+        (40, 9, [(5, 0), (5, 0), (5, 0), (5, 0), (4,), (1, 3), (2, 2), (3, 1), (4,)]),
+        # Shares and kinds begin together: a kind of which there is no row parts them.
+        (16, 4, [(2, 2, 0), (2, 2, 0), (2, 2, 0), (2, 2)]),
+        # Without kinds of which there is no row at all.
+        (5, 2, [(1, 1, 1, 0), (1, 1)]),
+        (5, 7, [(1, 0), (1, 0), (1, 0), (1, 0), (1,), (0,), (0,)]),
+        # A kind for each group: as it always was.
+        (19, 8, [(3,), (3,), (3,), (2,), (2,), (2,), (2,), (2,)]),
+        (5, 16, [*[(1,)] * 5, *[(0,)] * 11]),
+    ],
+)
+def test_groups_have_equal_shares_of_the_rows(
+    rows: int, groups: int, expected: list[tuple[int, ...]]
+) -> None:
+    ring_plan = import_module("perfcli.kernels._norms.ring_plan")
+    blocks = import_module("perfcli.kernels._norms.blocks").Blocks("ring", 32, align=8)
+    problem = Problem("layernorm-backward", rows, 1023)
+    found = ring_plan.segments(problem, replace(blocks, groups=groups))
+    assert found == expected
+    assert sum(map(sum, found)) == rows
+
+
+def test_groups_have_rows_of_several_kinds_where_that_saves_rounds() -> None:
+    ring_plan = import_module("perfcli.kernels._norms.ring_plan")
+    blocks = import_module("perfcli.kernels._norms.blocks").Blocks(
+        "ring", 32, tile=256, align=8, per_sm=8
+    )
+    for rows, expected in ((5, [8]), (19, [24]), (1000, [208]), (99999, [208, 211])):
+        problem = Problem("layernorm-backward", rows, 1023)
+        assert list(ring_plan.ways_to_group(problem, H200, blocks)) == expected
+    even = Problem("layernorm-backward", 1000, 1024)
+    assert list(ring_plan.ways_to_group(even, H200, blocks)) == [264]
 
 
 def test_long_gradients_are_planned_so_where_rows_can_be_copied_in_vectors() -> None:
@@ -160,7 +202,7 @@ def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -
         (Problem("rmsnorm-residual-backward", 7, 5001, "float16"), 4),
         (Problem("layernorm-backward", 9, 3001, "float32"), 4),
         (Problem("rmsnorm-backward", 6, 1500, row_stride=1508), 3),  # gaps between rows
-        # Four of eight ways of lying at a time.
+        # Not as many groups as there are kinds of rows.
         (Problem("layernorm-residual-backward", 11, 3001), 1),
     ],
     ids=str,
@@ -172,6 +214,36 @@ def test_a_ring_computes_the_gradients(problem: Problem, multiprocessors: int) -
     found = run_ring(problem, multiprocessors, tensors)
     family = registry.family(problem.operation.partition("-")[0])
     errors = compare_outputs(found, code.reference(problem, tensors), family.tolerances(problem))
+    assert [error.wrong for error in errors] == [0] * len(found)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("problem", "groups"),
+    [
+        (Problem("layernorm-backward", 19, 509), 3),  # several kinds for each group
+        (Problem("rmsnorm-residual-backward", 40, 509), 9),  # shares within a kind
+        (Problem("layernorm-residual-backward", 16, 509), 4),  # shares end where kinds do
+        (Problem("rmsnorm-backward", 5, 509, "float16"), 7),  # groups without rows
+        (Problem("layernorm-backward", 5, 509), 16),  # and without rows of their kind
+        (Problem("layernorm-backward", 9, 301, "float32"), 2),
+        (Problem("rmsnorm-backward", 7, 509), 1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("slots", [3, 4])
+def test_groups_take_rows_of_several_kinds(
+    problem: Problem, groups: int, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, ring_plan = (import_module(f"perfcli.kernels._norms.{n}") for n in ("code", "ring_plan"))
+    monkeypatch.setattr(ring_plan, "ways_to_group", lambda *_: (groups,))
+    candidates = partial(ring_plan.candidates, shapes=((32, 8),))
+    monkeypatch.setattr(ring_plan, "candidates", candidates)
+    monkeypatch.setattr(ring_plan, "MOST_SLOTS", slots)
+    tensors = code.inputs(problem, "cpu", 3)
+    found = run_ring(problem, 4, tensors)
+    tolerances = registry.family(problem.operation.partition("-")[0]).tolerances(problem)
+    errors = compare_outputs(found, code.reference(problem, tensors), tolerances)
     assert [error.wrong for error in errors] == [0] * len(found)
 
 
@@ -218,24 +290,21 @@ def run_ring(
 
     family = registry.family(problem.operation.partition("-")[0])
     few = replace(H200, sm_count=multiprocessors)
-    launches = [s for s in family.plan(problem, few, "ring").launches if "ring" in s.function]
-    step = launches[0]
+    step = ring_of(family.plan(problem, few, "ring"))
     assert step.num_warps == warps
     code = import_module("perfcli.kernels._norms.code")
-    x, groups, sums = tensors["x"], number(step, "GROUPS"), 1 + bool(step.constants["MEAN"])
+    x, sums = tensors["x"], 1 + bool(step.constants["MEAN"])
     span = (problem.rows - 1) * problem.stride + problem.columns
     flat = {n: t.as_strided((span,), (1,)) if t.dim() == 2 else t for n, t in tensors.items()}
     outputs = {
         "dx": torch.zeros(problem.rows, problem.columns, dtype=x.dtype),
         "words": torch.full((problem.rows * number(step, "APART"),), -1),
-        "partial": torch.zeros(sums, groups, problem.columns),
+        "partial": torch.zeros(sums, number(step, "PARTIALS"), problem.columns),
     }
     given = {**flat, **outputs, "rows": problem.rows, "eps": code._epsilon(problem)}
     ring = Path(str(code.__file__)).with_name("ring.py")
-    made: dict[str, Any] = {}
-    for each in launches:
-        values = {n: made.get(n, given[n]) for n in each.arguments} | dict(each.constants)
-        made = gluon_interpreter.run(ring, each.function, each.grid[0], values)
+    values = {name: given[name] for name in step.arguments} | dict(step.constants)
+    made = gluon_interpreter.run(ring, step.function, step.grid[0], values)
     for name in outputs:
         stored = made[name].stored[: made[name].size]
         if name == "words":  # those of a row's programs, and none of the others up to the next row
