@@ -347,23 +347,30 @@ def sum_partials(
     db,
     count,
     COLUMNS: tl.constexpr,
+    PITCH: tl.constexpr,
+    HEAD: tl.constexpr,
+    SHIFTED: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
     MEAN: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):
     """Add ``count`` partial sums of the weight's gradient in a fixed order; of the bias's, which
-    lie behind them, in the grid's second row."""
+    lie behind them, in the grid's second row. They are ``PITCH`` floats apart; where they are
+    ``SHIFTED``, the first one says how far its columns lie behind its head."""
     of_bias = tl.program_id(1)
     row = tl.arange(0, ROWS)[:, None]
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    source = partial + tl.cast(of_bias, tl.int64) * count * COLUMNS
+    source = partial + tl.cast(of_bias, tl.int64) * count * PITCH
     sums = tl.zeros([ROWS, BLOCK], tl.float32)
     await_previous(OVERLAP)
     for first in tl.range(0, count, ROWS):
         inside = (first + row < count) & (column < COLUMNS)
-        at = tl.cast(first + row, tl.int64) * COLUMNS + column
-        sums += tl.load(source + at, mask=inside, other=0.0)
+        begin = source + tl.cast(first + row, tl.int64) * PITCH
+        at = column + HEAD
+        if SHIFTED:
+            at += tl.load(begin, mask=first + row < count, other=0.0).to(tl.int32)
+        sums += tl.load(begin + at, mask=inside, other=0.0)
     kept = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     out = tl.sum(sums, axis=0).to(dw.dtype.element_ty)
     if MEAN:

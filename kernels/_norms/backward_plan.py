@@ -17,7 +17,7 @@ from .blocks import (
     step,
     words_apart,
 )
-from .cuts import LINE, choose, estimate_seconds, groups, persistent, say_reached
+from .cuts import LINE, choose, estimate_seconds, groups, peels, persistent, say_reached
 
 CACHED = 0.3
 """The price of a byte from the L2 cache, where one from memory is 1."""
@@ -74,19 +74,25 @@ def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchP
     shared = blocks.variant == "ring"
     if shared:
         count = ring_plan.partial_sums(problem, blocks)
+        apart, head = ring_plan.pitch(problem, blocks), ring_plan.HEAD
+        shifted = peels(problem, blocks)
         steps = ring_plan.launches(problem, target, blocks, "gradient_ring", *names(given))
     else:
         count = groups(problem, target, blocks)
+        apart, head, shifted = problem.columns, 0, False
         steps = [persistent(problem, target, blocks, {**given, "rows": True, "eps": True})]
-    workspace = 4 * (1 + mean) * count * problem.columns
+    workspace = 4 * (1 + mean) * count * apart
     workspace += 8 * problem.rows * words_apart(blocks.parts) if shared else 0
-    made = overlapping([*steps, _sum(problem, target, count)])
+    made = overlapping([*steps, _sum(problem, target, count, apart, head, shifted)])
     portable = split(problem, target, "without Gluon") if shared else None
     return LaunchPlan(blocks.variant, made, why, workspace, portable=portable)
 
 
-def _sum(problem: Problem, target: Target, count: int) -> KernelLaunch:
-    """Add the partial sums: blocks as wide as they can be without being too few, so that each
+def _sum(
+    problem: Problem, target: Target, count: int, apart: int, head: int = 0, shifted: bool = False
+) -> KernelLaunch:
+    """Add the partial sums, which are so many floats apart, behind a head that tells, if they are
+    ``shifted``, how far their columns lie behind it: blocks as wide as they can be without being too few, so that each
     thread has many loads under way where there are few partial sums."""
     mean = has_mean(problem)
     fewest = SUM_BLOCKS * target.sm_count
@@ -103,7 +109,8 @@ def _sum(problem: Problem, target: Target, count: int) -> KernelLaunch:
         problem, target, Blocks("", 256), "sum_partials",
         (-(-problem.columns // block), 1 + mean, 1),
         *names({"partial": True, "dw": True, "db": mean, "count": True}),
-        COLUMNS=problem.columns, BLOCK=block, ROWS=rows, MEAN=mean,
+        COLUMNS=problem.columns, PITCH=apart, HEAD=head, SHIFTED=shifted, BLOCK=block, ROWS=rows,
+        MEAN=mean,
         OVERLAP=target.overlaps_launches,
     )  # fmt: skip
 
@@ -156,7 +163,7 @@ def split(problem: Problem, target: Target, why: str) -> LaunchPlan:
         TILE=blocks.tile, ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=residual, MEAN=mean,
         FINAL=final, OVERLAP=target.overlaps_launches,
     )  # fmt: skip
-    last = [] if final else [_sum(problem, target, splits)]
+    last = [] if final else [_sum(problem, target, splits, problem.columns)]
     workspace = 8 * problem.rows * parts
     workspace += 0 if final else 4 * (1 + mean) * splits * problem.columns
     return LaunchPlan("split", overlapping([first, second, *last]), why, workspace)

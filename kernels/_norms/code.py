@@ -45,7 +45,8 @@ def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan)
         buffers["count"] = _partial_sums(plan)
         size = problem.rows * parts
         if is_backward(problem):
-            size = buffers["count"] * problem.columns * (2 if has_mean(problem) else 1)
+            apart = int(steps["sum_partials"].constants["PITCH"] or 0)
+            size = buffers["count"] * apart * (2 if has_mean(problem) else 1)
         buffers["partial"] = torch.empty(size, dtype=torch.float32, device=x.device)
     return buffers
 

@@ -100,18 +100,56 @@ def _weight(weights, tile, half, KIND: gl.constexpr, HALVES: gl.constexpr, WIDE:
         return element(opaque(weights[tile]), half, KIND, HALVES)
 
 
+HEAD = gl.constexpr(4)
+"""Floats before a partial sum."""
+
+
+@gluon.constexpr_function
+def _keep_assembly(halves):
+    """Store the sums of a vector's elements, those of each word in $8 and further and of its other
+    half four later, at $4, if the last operand is not 0."""
+    order = [f"${8 + word + 4 * half}" for word in range(4) for half in range(halves)]
+    stores = (
+        f"@some st.global.v4.f32 [$4 + {16 * n}], {{{', '.join(order[4 * n : 4 * n + 4])}}};"
+        for n in range(halves)
+    )
+    return "\n".join(
+        [
+            "{ // $0, $1, $2, $3",
+            ".reg .pred some;",
+            f"setp.ne.b32 some, ${8 + 4 * halves}, 0;",
+            *stores,
+            "}",
+        ]
+    )
+
+
+@gluon.constexpr_function
+def _keep_operands(halves):
+    return ",".join(("=r",) * 4 + ("l",) * 4 + ("f",) * (4 * halves) + ("r",) * 4)
+
+
 @gluon.jit
 def _keep(
-    partial, sums, part, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
-    TILES: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr,
+    partial, sums, part, lead, layout: gl.constexpr, PITCH: gl.constexpr, CHUNK: gl.constexpr,
+    TILES: gl.constexpr, WARPS: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Write a program's sums of its columns."""
+    """Write a program's sums of its lanes, 16 bytes at a time, behind a head that tells ``lead``.
+    By columns, they would be written four bytes here and there: 20 µs in all of a layer norm."""
+    if PEEL:
+        gl.store(partial, lead.to(gl.float32), mask=part == 0)
+    to = partial + HEAD + part * CHUNK
     for tile in gl.static_range(TILES):
-        for half in gl.static_range(HALVES):
-            local = words_of(tile, layout, WARPS) * HALVES + half
-            inside = has_column(part, lead, local, COLUMNS, CHUNK)
-            to = partial + (part * CHUNK - lead) + local
-            gl.store(to, sums[tile * HALVES + half], mask=inside)
+        local = words_of(tile, layout, WARPS) * HALVES
+        inside = (local < CHUNK) & (part * CHUNK + local < PITCH - HEAD)
+        found = (sums[tile * HALVES],)
+        if HALVES == 2:
+            found = found + (sums[tile * HALVES + 1],)
+        gl.inline_asm_elementwise(
+            _keep_assembly(HALVES), _keep_operands(HALVES),
+            ((to + local).to(gl.int64),) + found + (gl.where(inside, 1, 0),),
+            dtype=gl.int32, is_pure=False, pack=4,
+        )  # fmt: skip
 
 
 @gluon.constexpr_function
@@ -155,6 +193,7 @@ def gradient_ring(
     CHUNK: gl.constexpr,
     GROUPS: gl.constexpr,
     PARTIALS: gl.constexpr,
+    PITCH: gl.constexpr,
     PARTS: gl.constexpr,
     TILES: gl.constexpr,
     WARPS: gl.constexpr,
@@ -326,11 +365,11 @@ def gradient_ring(
         wait(0)
         if nth == kinds - 1:
             start_next(OVERLAP)
-        to = partial + (group + kind + nth if MIXED else group).to(gl.int64) * COLUMNS
-        _keep(to, sums, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
+        to = partial + (group + kind + nth if MIXED else group).to(gl.int64) * PITCH
+        _keep(to, sums, part, lead, layout, PITCH, CHUNK, TILES, WARPS, PEEL, HALVES)
         if MEAN:
-            to += PARTIALS * COLUMNS
-            _keep(to, biases, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES)
+            to += PARTIALS * PITCH
+            _keep(to, biases, part, lead, layout, PITCH, CHUNK, TILES, WARPS, PEEL, HALVES)
 
 
 @gluon.jit(do_not_specialize=["rows"])

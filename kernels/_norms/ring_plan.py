@@ -171,6 +171,15 @@ def _begin_of_share(which: int, rows: int, shares: int) -> int:
     return which * (rows // shares) + min(which, rows % shares)
 
 
+HEAD = 4
+"""Floats before a partial sum, which tell where its columns begin."""
+
+
+def pitch(problem: Problem, blocks: Blocks) -> int:
+    """Return how many floats apart partial sums are."""
+    return HEAD + lanes_of(problem, blocks.align)
+
+
 def partial_sums(problem: Problem, blocks: Blocks) -> int:
     """Return how many partial sums there are: one for each segment."""
     return sum(map(len, segments(problem, blocks)))
@@ -283,7 +292,7 @@ def launches(
         f"{there} words rows eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride,
         CHUNK=_chunk(problem, blocks, blocks.parts), GROUPS=blocks.groups,
-        PARTIALS=partial_sums(problem, blocks), PARTS=blocks.parts,
+        PARTIALS=partial_sums(problem, blocks), PITCH=pitch(problem, blocks), PARTS=blocks.parts,
         TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
         BEHIND=behind(blocks), SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem),
         ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
