@@ -161,19 +161,6 @@ def _cuts_of_norms(
             blocks = choice.fill(problem, kept)
             label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
             yield label, partial(plan.launches, problem, target, blocks, "")
-        forward = import_module("perfcli.kernels._norms.forward_ring_plan")
-        for blocks in forward.candidates(problem, target):
-            elements = blocks.tiles * blocks.tile // blocks.threads
-            shape = (blocks.threads, blocks.per_sm)
-            if elements < {(256, 1): 32, (128, 2): 32, (512, 1): 24, (64, 4): 56}.get(shape, 999):
-                continue
-            if shape != (256, 1) and blocks.align != max(import_module('perfcli.kernels._norms.cuts').alignments(problem)):
-                continue
-            label = (
-                f"ring {blocks.threads}x{blocks.per_sm} parts {blocks.parts} tiles {blocks.tiles} "
-                f"slots {blocks.stages} align {blocks.align} groups {blocks.groups}"
-            )
-            yield label, partial(forward.plan, problem, target, blocks)
         variant = "peeled" if choice._peels(problem) else "register-tiled"
         for threads in THREADS:
             tile = threads * choice.vector(problem)

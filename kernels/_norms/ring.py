@@ -2,7 +2,7 @@
 # mypy: disable-error-code="assignment, var-annotated, attr-defined"
 # ruff: noqa: ANN001, C901, RET505, RUF005 (arguments have no Python types; branches are
 # constant)
-"""Streams long rows through shared memory: norms and their gradients (see ``_rings.streaming``).
+"""Streams long rows through shared memory: gradients of norms (see ``_gluon.streaming``).
 
 ``PARTS`` persistent programs share each row, and ``GROUPS`` groups of them take rows. A program
 owns the same ``CHUNK`` lanes of all its rows (lanes, ``lead``, ``ALIGN`` and ``PEEL`` as in
@@ -15,7 +15,7 @@ dry. Warps do not wait for each other there. One that leaves a segment has seen 
 rows told, to which all warps of its program have added theirs: no counter is in use, and each
 segment counts its rounds from 0. What it copies into slots then lies over its own words only.
 
-Of gradients, a round tells the sums of a row that has arrived, finishes the one ``BEHIND`` rows
+A round tells the sums of a row that has arrived, finishes the one ``BEHIND`` rows
 before it, whose sums the other programs have told meanwhile, and starts to copy another one over
 it, tile by tile: nobody waits for memory or for another program, and registers hold only the
 weights and the columns' sums. All programs have to be resident at once: the launch is cooperative,
@@ -27,40 +27,35 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .._rings.streaming import (
-    ADD,
-    MEANS,
-    WARP_WORDS,
-    add,
-    add_pairs,
+from .._gluon.streaming import (
     allocate,
     as_column,
-    await_pair,
-    await_previous,
-    columns_of_parts,
+    await_sums,
     commit,
-    element,
     fetch,
     fetch_tile,
-    find_ends,
     find_sources,
-    has_column,
-    join,
-    keep_counts,
     kinds_of_group,
     lanes_of_warps,
     load,
-    may_end,
-    only_columns,
-    opaque,
     peek,
-    put,
     rows_of_kind,
-    start_next,
     tell,
     tile_layout,
     told_at,
     wait,
+)
+from .._gluon.words import (
+    WARP_WORDS,
+    add_pairs,
+    await_previous,
+    element,
+    find_ends,
+    has_column,
+    may_end,
+    only_columns,
+    opaque,
+    start_next,
     words_of,
     write,
 )
@@ -150,29 +145,6 @@ def _keep(
             ((to + local).to(gl.int64),) + found + (gl.where(inside, 1, 0),),
             dtype=gl.int32, is_pure=False, pack=4,
         )  # fmt: skip
-
-
-@gluon.constexpr_function
-def _lacks(tile, lanes, sure, peel):
-    """Return whether some program may have no column in a lane of this tile."""
-    return (peel and tile == 0) or (tile + 1) * lanes > sure
-
-
-@gluon.jit
-def _own(
-    value, other, half: gl.constexpr, tile: gl.constexpr, left, ends, layout: gl.constexpr,
-    SURE: gl.constexpr, WARPS: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr,
-    HALVES: gl.constexpr,
-):  # fmt: skip
-    """Return ``other`` in place of what is no column of the row."""
-    if PEEL and may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, ALIGN):
-        keep = ends[tile][1]
-        if HALVES == 2:
-            keep = keep & (0xFFFF if half == 0 else -0x1_0000)
-        return gl.where(keep != 0, value, other)
-    else:
-        at = (words_of(tile, layout, WARPS) >> 2) * 16
-        return gl.where(at < left, value, other)
 
 
 @gluon.jit(do_not_specialize=["rows"])
@@ -269,7 +241,7 @@ def gradient_ring(
                 next_done_mu = gl.load(mean + after, mask=is_there, other=0.0)
                 next_sigma = gl.load(rstd + after, mask=is_there, other=0.0)
             told = told_at(words, done, lane, APART)
-            seen = peek(told, PARTS, ADD)
+            seen = peek(told, PARTS)
             wait(SLOTS - BEHIND - 1)
             here = memory + slot * SLOT
             before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
@@ -294,9 +266,9 @@ def gradient_ring(
                         two = gl.fma(g, value, two)
             one, two = gl.reduce((one, two), 1, add_pairs)
             if round < count:
-                tell(words, row, round, part, one, two, scratch, (), layout, APART, WARPS, ADD)
+                tell(words, row, round, part, one, two, scratch, layout, APART, WARPS)
             if done >= least:
-                first, second = await_pair(told, seen, (), PARTS, COLUMNS, ADD)
+                first, second = await_sums(told, seen, PARTS)
                 first = as_column(first, layout) / COLUMNS
                 second = as_column(second, layout) / COLUMNS
                 if MEAN and HALVES == 2:  # the input is rounded more than this product
@@ -342,7 +314,7 @@ def gradient_ring(
                             found += element(more, half, KIND, HALVES)
                         out = out + (found,)
                     write(
-                        dx, done, True, out, tile, ends, part, lead, layout,
+                        dx, done, out, tile, ends, part, lead, layout,
                         COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
                     )  # fmt: skip
                     fetch_tile(
@@ -370,198 +342,3 @@ def gradient_ring(
         if MEAN:
             to += PARTIALS * PITCH
             _keep(to, biases, part, lead, layout, PITCH, CHUNK, TILES, WARPS, PEEL, HALVES)
-
-
-@gluon.jit(do_not_specialize=["rows"])
-def forward_ring(
-    x,
-    residual,
-    weight,
-    bias,
-    y,
-    total,
-    mean,
-    rstd,
-    words,
-    rows,
-    eps,
-    COLUMNS: gl.constexpr,
-    STRIDE: gl.constexpr,
-    CHUNK: gl.constexpr,
-    GROUPS: gl.constexpr,
-    PARTS: gl.constexpr,
-    TILES: gl.constexpr,
-    WARPS: gl.constexpr,
-    SLOTS: gl.constexpr,
-    BEHIND: gl.constexpr,
-    SPACING: gl.constexpr,
-    VECTOR: gl.constexpr,
-    ALIGN: gl.constexpr,
-    PEEL: gl.constexpr,
-    HALVES: gl.constexpr,
-    RESIDUAL: gl.constexpr,
-    MEAN: gl.constexpr,
-    APART: gl.constexpr,
-    SCRATCH: gl.constexpr,
-    OVERLAP: gl.constexpr,
-):
-    """Compute norms of all rows. Of a residual, the sum takes the input's place in shared
-    memory."""
-    KIND: gl.constexpr = x.dtype.element_ty
-    TILE: gl.constexpr = WARPS * WARP_WORDS * HALVES
-    SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
-    layout: gl.constexpr = tile_layout(WARPS)
-    MIXED: gl.constexpr = GROUPS % SPACING != 0
-    STEP: gl.constexpr = SPACING if MIXED else GROUPS
-    group = gl.program_id(0) // PARTS
-    part = gl.program_id(0) % PARTS
-    tensors = (x, residual) if RESIDUAL else (x,)
-    SLOT: gl.constexpr = (1 + RESIDUAL) * TILES * WARPS * WARP_WORDS * 4
-    base, scratch = allocate(SLOTS * SLOT, SCRATCH, WARPS)
-    memory = base + (words_of(0, layout, WARPS) >> 2) * 16
-    WIDE: gl.constexpr = HALVES == 1
-    HOW: gl.constexpr = MEANS if MEAN else ADD
-    warp = gl.arange(0, WARPS, gl.SliceLayout(1, layout))
-    lane = lanes_of_warps(WARPS, PARTS)
-    kind, kinds = kinds_of_group(group, rows, GROUPS, SPACING, MIXED)
-    for nth in range(kinds):
-        lead = (kind + nth) * STRIDE % ALIGN if PEEL else 0
-        begin, until, count = rows_of_kind(group, kind + nth, rows, GROUPS, SPACING, MIXED)
-        least = begin if MIXED else 0
-        rounds = count + BEHIND
-        if MIXED:
-            rounds = gl.where(count > 0, rounds, 0)
-        end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
-        left = gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
-        for slot in gl.static_range(SLOTS - BEHIND):
-            fetch(
-                memory + slot * SLOT, tensors, begin + slot * STEP, until, part, left, layout,
-                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
-            )  # fmt: skip
-        weights = _load_weights(
-            weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE
-        )
-        biases = ()
-        if MEAN:
-            biases = _load_weights(
-                bias, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE
-            )
-        ends = ()
-        if PEEL:
-            ends = find_ends(
-                part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES
-            )
-        columns = ()
-        counts = ()
-        own_inverse = warp.to(gl.float32)
-        if MEAN:
-            columns = columns_of_parts(lane, lead, PARTS, COLUMNS, CHUNK)
-            at, inverse, own_inverse = keep_counts(
-                part, lead, scratch, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES
-            )
-            counts = (at, inverse)
-        await_previous(OVERLAP)
-        slot = 0
-        for round in range(rounds):
-            row = begin + round * STEP
-            done = row - BEHIND * STEP
-            told = told_at(words, done, lane, APART)
-            if BEHIND > 1:
-                seen = peek(told, PARTS, HOW)
-            wait(SLOTS - BEHIND - 1)
-            here = memory + slot * SLOT
-            before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
-            coming = row + (SLOTS - BEHIND) * STEP
-            one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-            for tile in gl.static_range(TILES):
-                found = load(here, tile, WARPS, HALVES)
-                if RESIDUAL:
-                    more = load(here, TILES + tile, WARPS, HALVES)
-                    added = ()
-                    for half in gl.static_range(HALVES):
-                        added = added + (
-                            element(found, half, KIND, HALVES) + element(more, half, KIND, HALVES),
-                        )
-                    found = join(added, KIND, HALVES)
-                    put(here, found, tile, WARPS)
-                    write(
-                        total, row, row < until, added, tile, ends, part, lead, layout,
-                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
-                    )  # fmt: skip
-                if PEEL and may_end(tile, TILE, SURE, ALIGN):
-                    found = only_columns(found, ends[tile][1], HALVES)
-                for half in gl.static_range(HALVES):
-                    value = element(found, half, KIND, HALVES)
-                    if MEAN:
-                        one += value
-                    else:
-                        one = gl.fma(value, value, one)
-            one = gl.reduce(one, 1, add)
-            two = one * 0.0
-            if MEAN:
-                middle = (one * own_inverse)[:, None]
-                squares = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-                for tile in gl.static_range(TILES):
-                    found = load(here, tile, WARPS, HALVES)
-                    for half in gl.static_range(HALVES):
-                        off = element(found, half, KIND, HALVES) - middle
-                        if _lacks(tile, TILE, SURE, PEEL):
-                            off = _own(
-                                off, 0.0, half, tile, left, ends, layout, SURE, WARPS, ALIGN, PEEL,
-                                HALVES,
-                            )  # fmt: skip
-                        squares = gl.fma(off, off, squares)
-                two = gl.reduce(squares, 1, add)
-            if BEHIND == 1:
-                seen = peek(told, PARTS, HOW)
-            if round < count:
-                tell(words, row, round, part, one, two, scratch, counts, layout, APART, WARPS, HOW)
-            if done >= least:
-                first, second = await_pair(told, seen, columns, PARTS, COLUMNS, HOW)
-                first = gl.convert_layout(first, gl.SliceLayout(1, layout)) / COLUMNS
-                second = gl.convert_layout(second, gl.SliceLayout(1, layout)) / COLUMNS
-                if MEAN:
-                    scale = gl.rsqrt(second + eps)
-                    once = (warp == 0) & (part == 0)
-                    gl.store(mean + (done + warp * 0), first, mask=once)
-                    gl.store(rstd + (done + warp * 0), scale, mask=once)
-                    shift = (-first * scale)[:, None]
-                else:
-                    scale = gl.rsqrt(first + eps)
-                middle = first[:, None]
-                scale = scale[:, None]
-                sources = find_sources(
-                    tensors, coming, until, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
-                )
-                for tile in gl.static_range(TILES):
-                    found = load(before, tile, WARPS, HALVES)
-                    written = ()
-                    for half in gl.static_range(HALVES):
-                        value = element(found, half, KIND, HALVES)
-                        w = _weight(weights, tile, half, KIND, HALVES, WIDE)
-                        if MEAN:
-                            b = _weight(biases, tile, half, KIND, HALVES, WIDE)
-                            if HALVES == 2:
-                                normal = gl.fma(value, scale, shift)
-                            else:
-                                normal = (value - middle) * scale
-                            written = written + (gl.fma(normal, w, b),)
-                        else:
-                            written = written + (value * scale * w,)
-                    write(
-                        y, done, True, written, tile, ends, part, lead, layout,
-                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
-                    )  # fmt: skip
-                    fetch_tile(
-                        before, sources, tile, coming < until, left, layout, TILES, SURE, WARPS,
-                        HALVES,
-                    )  # fmt: skip
-                commit()
-            else:
-                fetch(
-                    before, tensors, coming, until, part, left, layout, TILES,
-                    STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
-                )  # fmt: skip
-            slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
-        wait(0)
-    start_next(OVERLAP)

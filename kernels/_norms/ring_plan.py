@@ -234,20 +234,18 @@ def _tiles_with_ends(problem: Problem, blocks: Blocks) -> int:
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return about which share of the memory's bandwidth is reached: all rounds last as long as
-    their transfers or as what programs do, more where both are long. The constants fit 412 launches
-    of 25 problems (H200, triton 3.6, 2026-11-28), half of them within 1.5 percent."""
+    their transfers or as what programs do, more where both are long. The constants fit 158 launches
+    of 130 problems (H200, triton 3.6, 2026-11-29), half of them within 1.4 percent."""
     item, mean, ends = ITEM_BYTES[problem.dtype], has_mean(problem), peels(problem, blocks)
     found = segments(problem, blocks)
     moves = (inputs_of(problem) + 1) * problem.elements * item / target.bandwidth
     elements = blocks.tiles * blocks.tile // blocks.threads
-    each = PER_ELEMENT[problem.dtype] + OF_MEAN * mean + OF_RESIDUAL * has_residual(problem)
+    each = PER_ELEMENT[problem.dtype] + OF_MEAN * mean
     instructions = PER_ROUND + PER_END * ends + elements * each
     works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
-    waits = STALLS[blocks.threads] + AT_ENDS * ends
-    waits += TELLING[behind(blocks)] * blocks.parts
+    waits = STALL + TELLING[behind(blocks)] * pow(blocks.parts / 64, CROWD)
     rounds = max(sum(each) + behind(blocks) * sum(map(bool, each)) for each in found)
     busy = rounds * (works + waits)
-    busy *= 1 + CROWDED * (mean and elements > MOST_ELEMENTS[blocks.threads])
     transfers = moves * (1 + SHARED_SECTORS * shares_sectors(problem, blocks))
     together = pow(pow(transfers, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
     besides = LAUNCHES + (max(map(len, found)) - 1) * SEGMENT
@@ -255,32 +253,27 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     return moves / (together + besides)
 
 
-PER_ROUND, PER_END = 65, 47
+PER_ROUND, PER_END = 125, 25
 """Instructions of a thread in a round, and for rows that start anywhere."""
-PER_ELEMENT = {"bfloat16": 20.2, "float16": 22.7, "float32": 10.0}
+PER_ELEMENT = {"bfloat16": 8.2, "float16": 11.1, "float32": 16.4}
 """Instructions for each element, and what float16's conversions take longer."""
-OF_MEAN, OF_RESIDUAL = 9.9, 1.0
-"""What a mean adds to them, registers included, so that others wait, and a residual."""
+OF_MEAN = 9.7
+"""What a mean adds to them, registers included, so that others wait."""
 ISSUE = 0.393e-9
 """Seconds of a quarter of a multiprocessor for each instruction of a warp."""
-STALLS = {32: 0.09e-6, 64: 0.25e-6, 128: 0.41e-6, 256: 0.49e-6}
-"""Seconds of a round that a program waits besides, by its threads."""
-AT_ENDS = 0.05e-6
-TELLING = {1: 4.3e-9, 2: 1.8e-9}
-"""Seconds of a round for each program of a row, by how many rows later its sums are needed."""
-OVERLAPPED = 3.9
-SHARED_SECTORS = 0.04
+STALL = 0.77e-6
+"""Seconds of a round that a program waits besides."""
+TELLING, CROWD = {1: 0.23e-6, 2: 0.05e-6}, 2
+"""Seconds of a round for 64 programs of a row, by how many rows later its sums are needed, and the
+power by which they grow with more."""
+OVERLAPPED = 5.7
+SHARED_SECTORS = 0.027
 """By how much longer transfers last whose tiles begin within sectors."""
-MOST_ELEMENTS = {32: 56, 64: 56, 128: 48, 256: 48}
-CROWDED = 0.36
-"""By how much longer a round lasts whose threads, with a mean, have more elements, by their number:
-ptxas keeps some of what they need in each round in local memory, which is read behind all rows that
-are on their way."""
-LAUNCHES = 8.2e-6
+LAUNCHES = 9.4e-6
 """Seconds before the first row and behind the last."""
-SEGMENT = 4e-6
+SEGMENT = 9.6e-6
 """Seconds that each further segment takes besides its rounds: its first rows and weights are waited
-for, and its columns' sums are written. An assumption, not measured yet."""
+for, and its columns' sums are written."""
 
 
 def launches(

@@ -15,7 +15,9 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .._rings.cluster import (
+from .._gluon.cluster import (
+    PEAKS,
+    SUMS,
     await_blocks,
     await_posts,
     cluster_layout,
@@ -23,11 +25,9 @@ from .._rings.cluster import (
     post,
     read_posts,
 )
-from .._rings.streaming import (
-    ADD,
+from .._gluon.words import (
     LOG2_E,
     LOWEST,
-    PEAKS,
     WARP_WORDS,
     add,
     await_previous,
@@ -188,7 +188,7 @@ def forward_cluster(
             else:
                 out = out + (exponentials[tile * HALVES + half] * shift[:, None],)
         write(
-            y_ptr, row, True, out, tile, ends, 0, lead, layout,
+            y_ptr, row, out, tile, ends, 0, lead, layout,
             COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES,
         )  # fmt: skip
 
@@ -249,7 +249,7 @@ def gradient_cluster(
     await_blocks()
     post(own, own, mailbox, layout, WARPS, BLOCKS)
     await_posts(mailbox, WARPS, BLOCKS)
-    whole, _ = read_posts(mailbox, layout, WARPS, BLOCKS, ADD)
+    whole, _ = read_posts(mailbox, layout, WARPS, BLOCKS, SUMS)
     shift = whole[:, None]
     for tile in gl.static_range(TILES):
         out = ()
@@ -263,6 +263,6 @@ def gradient_cluster(
             else:
                 out = out + (value * (gradient - shift),)
         write(
-            dx_ptr, row, True, out, tile, ends, 0, lead, layout,
+            dx_ptr, row, out, tile, ends, 0, lead, layout,
             COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES,
         )  # fmt: skip

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
-from .._elements import ITEM_BYTES, vector
+from .._elements import vector
 from .._norms.cuts import alignments, halves, lanes_of
 from .choice import BACKWARD, Choice, inputs_of, is_congruent, pointer, row_bytes
 
@@ -45,7 +44,9 @@ def why_not(problem: Problem, target: Target) -> str:
     if not is_congruent(problem):
         return "rows of input and output do not lie alike"
     if not any(ways(problem, target)):
-        return f"a row of {problem.columns} {problem.dtype} is too long, or too short, for a cluster"
+        return (
+            f"a row of {problem.columns} {problem.dtype} is too long, or too short, for a cluster"
+        )
     return ""
 
 
@@ -74,8 +75,8 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
             moved = (inputs + 1) * row_bytes(problem) / blocks
             transfers = moved * target.sm_count / target.bandwidth
             elements = inputs * tiles * wide
-            instructions = INSTRUCTIONS + PEELING * (problem.stride % align != 0)
-            instructions += EACH * elements
+            instructions = INSTRUCTIONS + EACH * elements
+            instructions += PEELING * (problem.stride % align != 0)
             longest = (
                 transfers,
                 (BLOCK_SECONDS + ELEMENT_SECONDS * elements) / resident,
@@ -91,7 +92,10 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
                 blocks=blocks,
                 align=align,
                 maxnreg=min(
-                    target.registers_per_sm // (threads * resident) // REGISTER_STEP * REGISTER_STEP,
+                    target.registers_per_sm
+                    // (threads * resident)
+                    // REGISTER_STEP
+                    * REGISTER_STEP,
                     MOST_REGISTERS,
                 ),
                 overlap=target.overlaps_launches,

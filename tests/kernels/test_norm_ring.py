@@ -5,7 +5,6 @@ our own runs the kernel here (``gluon_interpreter``), on a GPU it is ``perfcli k
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -237,8 +236,6 @@ def test_groups_take_rows_of_several_kinds(
 ) -> None:
     code, ring_plan = (import_module(f"perfcli.kernels._norms.{n}") for n in ("code", "ring_plan"))
     monkeypatch.setattr(ring_plan, "ways_to_group", lambda *_: (groups,))
-    candidates = partial(ring_plan.candidates, shapes=((32, 8),))
-    monkeypatch.setattr(ring_plan, "candidates", candidates)
     monkeypatch.setattr(ring_plan, "MOST_SLOTS", slots)
     tensors = code.inputs(problem, "cpu", 3)
     found = run_ring(problem, 4, tensors)
@@ -249,13 +246,8 @@ def test_groups_take_rows_of_several_kinds(
 
 @pytest.mark.torch
 @pytest.mark.parametrize(("threads", "dtype"), [(64, "float16"), (256, "bfloat16")])
-def test_the_warps_of_a_program_add_up(
-    threads: int, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such short rows are not planned so."""
-    code, ring_plan = (import_module(f"perfcli.kernels._norms.{n}") for n in ("code", "ring_plan"))
-    candidates = partial(ring_plan.candidates, shapes=((threads, 1),))
-    monkeypatch.setattr(ring_plan, "candidates", candidates)
+def test_the_warps_of_a_program_add_up(threads: int, dtype: str) -> None:
+    code = import_module("perfcli.kernels._norms.code")
     problem = Problem("layernorm-backward", 5, 5001, dtype)
     tensors = code.inputs(problem, "cpu", 3)
     found = run_ring(problem, 4, tensors, threads // 32)
@@ -284,15 +276,17 @@ def test_a_row_that_is_not_finite_leaves_its_neighbours_alone(columns: int, dtyp
 def run_ring(
     problem: Problem, multiprocessors: int, tensors: dict[str, Any], warps: int = 1
 ) -> dict[str, Any]:
-    """Return the gradients by the launches that are planned for so few multiprocessors, in programs
-    of so many warps."""
+    """Return the gradients by the best launches for so few multiprocessors, of programs of so many
+    warps."""
     import torch
 
-    family = registry.family(problem.operation.partition("-")[0])
+    code, planner, ring_plan = (
+        import_module(f"perfcli.kernels._norms.{name}") for name in ("code", "plan", "ring_plan")
+    )
     few = replace(H200, sm_count=multiprocessors)
-    step = ring_of(family.plan(problem, few, "ring"))
-    assert step.num_warps == warps
-    code = import_module("perfcli.kernels._norms.code")
+    every = ring_plan.candidates(problem, few, ((32 * warps, 8 if warps == 1 else 1),))
+    best = max(every, key=lambda each: ring_plan.estimate_efficiency(problem, few, each))
+    step = ring_of(planner.launches(problem, few, best, ""))
     x, sums = tensors["x"], 1 + bool(step.constants["MEAN"])
     span = (problem.rows - 1) * problem.stride + problem.columns
     flat = {n: t.as_strided((span,), (1,)) if t.dim() == 2 else t for n, t in tensors.items()}

@@ -15,9 +15,11 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .streaming import PEAKS, add_pairs, join_peaks
+from .words import add_pairs, join_peaks
 
 BARRIER_BYTES = gl.constexpr(16)
+SUMS, PEAKS = gl.constexpr("sums"), gl.constexpr("peaks")
+"""What a pair is: two sums of a row; or its maximum and the sum of exponentials relative to it."""
 
 
 @gluon.constexpr_function
