@@ -234,8 +234,8 @@ def _tiles_with_ends(problem: Problem, blocks: Blocks) -> int:
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return about which share of the memory's bandwidth is reached: all rounds last as long as
-    their transfers or as what programs do, more where both are long. The constants fit 158 launches
-    of 130 problems (H200, triton 3.6, 2026-11-29), half of them within 1.4 percent."""
+    their transfers or as what programs do, more where both are long. The constants fit 296 launches
+    of 140 problems (H200, triton 3.6, 2026-11-29), half of them within 1 percent."""
     item, mean, ends = ITEM_BYTES[problem.dtype], has_mean(problem), peels(problem, blocks)
     found = segments(problem, blocks)
     moves = (inputs_of(problem) + 1) * problem.elements * item / target.bandwidth
@@ -243,7 +243,8 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     each = PER_ELEMENT[problem.dtype] + OF_MEAN * mean
     instructions = PER_ROUND + PER_END * ends + elements * each
     works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
-    waits = STALL + TELLING[behind(blocks)] * pow(blocks.parts / 64, CROWD)
+    waits = STALLS[blocks.threads] + TELLING[behind(blocks)] * pow(blocks.parts / 64, CROWD)
+    waits += FEW / blocks.parts
     rounds = max(sum(each) + behind(blocks) * sum(map(bool, each)) for each in found)
     busy = rounds * (works + waits)
     transfers = moves * (1 + SHARED_SECTORS * shares_sectors(problem, blocks))
@@ -253,25 +254,28 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     return moves / (together + besides)
 
 
-PER_ROUND, PER_END = 125, 25
+PER_ROUND, PER_END = 115, 15
 """Instructions of a thread in a round, and for rows that start anywhere."""
-PER_ELEMENT = {"bfloat16": 8.2, "float16": 11.1, "float32": 16.4}
+PER_ELEMENT = {"bfloat16": 10.8, "float16": 12.9, "float32": 16.1}
 """Instructions for each element, and what float16's conversions take longer."""
-OF_MEAN = 9.7
+OF_MEAN = 7.7
 """What a mean adds to them, registers included, so that others wait."""
 ISSUE = 0.393e-9
 """Seconds of a quarter of a multiprocessor for each instruction of a warp."""
-STALL = 0.77e-6
-"""Seconds of a round that a program waits besides."""
-TELLING, CROWD = {1: 0.23e-6, 2: 0.05e-6}, 2
+STALLS = {32: 0.61e-6, 64: 0.62e-6, 128: 0.74e-6, 256: 0.65e-6}
+"""Seconds of a round that a program waits besides, by its threads."""
+TELLING, CROWD = {1: 0.29e-6, 2: 0.042e-6}, 1.75
 """Seconds of a round for 64 programs of a row, by how many rows later its sums are needed, and the
 power by which they grow with more."""
-OVERLAPPED = 5.7
-SHARED_SECTORS = 0.027
+FEW = 0.51e-6
+"""What it adds to them that a row has one program, or with more a part of it: whole rows arrive at
+one multiprocessor."""
+OVERLAPPED = 4.8
+SHARED_SECTORS = 0.025
 """By how much longer transfers last whose tiles begin within sectors."""
-LAUNCHES = 9.4e-6
+LAUNCHES = 8.3e-6
 """Seconds before the first row and behind the last."""
-SEGMENT = 9.6e-6
+SEGMENT = 9.4e-6
 """Seconds that each further segment takes besides its rounds: its first rows and weights are waited
 for, and its columns' sums are written."""
 
