@@ -1,6 +1,9 @@
-"""Says how large elements are, how Triton calls them, and how many a thread loads at once. Pure."""
+"""Says how large elements are, how Triton calls them, and how many a thread loads at once; and how
+rows lie in memory. Pure."""
 
 from __future__ import annotations
+
+from math import gcd
 
 from perfcli.model import Problem
 
@@ -13,3 +16,28 @@ VECTOR_BYTES = 16
 def vector(problem: Problem) -> int:
     """Return the elements of the widest load."""
     return VECTOR_BYTES // ITEM_BYTES[problem.dtype]
+
+
+SECTOR_BYTES = 32
+"""What memory is read and written by."""
+
+
+def sector_of(problem: Problem) -> int:
+    """Return the elements of a sector of memory."""
+    return SECTOR_BYTES // ITEM_BYTES[problem.dtype]
+
+
+def widest_alignment(problem: Problem) -> int:
+    """Return from which multiples of elements a row's lanes may be counted, in which the rows of
+    the output lie as those of the inputs: sectors of memory, or vectors if no more than these do
+    so."""
+    sector = sector_of(problem)
+    alike = (problem.stride - problem.columns) % sector == 0 or problem.rows == 1
+    return sector if alike else vector(problem)
+
+
+def lanes_of(problem: Problem, align: int) -> int:
+    """Return the columns of a row, with those of its neighbours that come along: whole words of 16
+    bytes, as a mask that ends within one makes all loads under it narrow."""
+    wide = vector(problem)
+    return -(-(problem.columns + align - gcd(problem.stride, align)) // wide) * wide

@@ -16,7 +16,7 @@ from math import ceil, gcd, pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
-from .._elements import ITEM_BYTES, vector
+from .._elements import ITEM_BYTES, lanes_of, sector_of, vector, widest_alignment
 from .blocks import (
     Blocks,
     _peels,
@@ -61,8 +61,6 @@ ENDS, CONVERTING = 0.05, 0.05
 """What the ends of such rows cost, or float16, whose conversions take twice as long as
 bfloat16's."""
 MOST_PROGRAMS = 8
-SECTOR_BYTES = 32
-"""What memory is read and written by."""
 SHARED_SECTORS = 0.07
 """What it costs that tiles begin within sectors, which two of them read and write (layernorm and
 rmsnorm 9309 × 14408 and 14416 bfloat16: 88.5 and 91.3, 91.7 and 95.2 %, H200, 2026-11-28)."""
@@ -97,11 +95,6 @@ def most_registers(target: Target, blocks: Blocks) -> int:
     return min(255, target.registers_per_sm // (4 * warps * target.warp_size) // 8 * 8)
 
 
-def sector_of(problem: Problem) -> int:
-    """Return the elements of a sector of memory."""
-    return SECTOR_BYTES // ITEM_BYTES[problem.dtype]
-
-
 def takes_vectors(problem: Problem) -> bool:
     """Return whether all rows are read 16 bytes at a time."""
     return _peels(problem) or _rows_are_aligned(problem)
@@ -114,8 +107,7 @@ def alignments(problem: Problem) -> tuple[int, ...]:
     wide, sector = vector(problem), sector_of(problem)
     if not takes_vectors(problem):
         return (1,)
-    alike = (problem.stride - problem.columns) % sector == 0 or problem.rows == 1
-    if not alike:
+    if widest_alignment(problem) < sector:
         return (wide,)
     return (sector, wide) if problem.stride % sector else (sector,)
 
@@ -128,13 +120,6 @@ def peels(problem: Problem, blocks: Blocks) -> bool:
 def spacing_of(problem: Problem, align: int) -> int:
     """Return after how many rows one lies as another does."""
     return align // gcd(problem.stride, align)
-
-
-def lanes_of(problem: Problem, align: int) -> int:
-    """Return the columns of a row, with those of its neighbours that come along: whole words of 16
-    bytes, as a mask that ends within one makes all loads under it narrow."""
-    beside = align - gcd(problem.stride, align)
-    return _round_up(problem.columns + beside, vector(problem))
 
 
 def shares_sectors(problem: Problem, blocks: Blocks) -> bool:

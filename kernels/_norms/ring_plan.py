@@ -10,7 +10,7 @@ from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
-from .._elements import ITEM_BYTES, vector
+from .._elements import ITEM_BYTES, lanes_of, sector_of, vector
 from .blocks import (
     Blocks,
     _round_up,
@@ -24,10 +24,8 @@ from .cuts import (
     alignments,
     halves,
     inputs_of,
-    lanes_of,
     most_registers,
     peels,
-    sector_of,
     share_of_partials,
     shares_sectors,
     spacing_of,

@@ -7,8 +7,7 @@ from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
-from .._elements import vector
-from .._norms.cuts import alignments, halves, lanes_of
+from .._elements import ITEM_BYTES, lanes_of, vector, widest_alignment
 from .choice import BACKWARD, Choice, inputs_of, is_congruent, pointer, row_bytes
 
 BLOCKS = (2, 4, 8, 16)
@@ -58,7 +57,7 @@ def choose(problem: Problem, target: Target) -> Choice:
 def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
     """Yield ways to cut rows, each with about which share of the bandwidth it reaches."""
     wide, inputs = vector(problem), inputs_of(problem)
-    align = max(alignments(problem))
+    align = widest_alignment(problem)
     for blocks in BLOCKS:
         for warps in WARPS:
             threads = warps * target.warp_size
@@ -111,7 +110,12 @@ def _registers(problem: Problem, tiles: int) -> int:
     elements = tiles * vector(problem)
     if problem.operation == "softmax":
         return elements + EXPONENTIALS
-    return inputs_of(problem) * elements // halves(problem) + WORDS
+    return inputs_of(problem) * elements // _halves(problem) + WORDS
+
+
+def _halves(problem: Problem) -> int:
+    """Return the elements of a word."""
+    return 4 // ITEM_BYTES[problem.dtype]
 
 
 def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
@@ -127,7 +131,7 @@ def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         "VECTOR": vector(problem),
         "ALIGN": choice.align,
         "PEEL": problem.stride % choice.align != 0,
-        "HALVES": halves(problem),
+        "HALVES": _halves(problem),
         "LOG": problem.operation.startswith("log"),
         "OVERLAP": choice.overlap,
     }

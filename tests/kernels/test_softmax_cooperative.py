@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,13 @@ def test_a_lane_per_thread_or_more_so_that_a_block_agrees_on_what_is_missing() -
 
 
 def test_rows_up_to_128_kib_are_left_to_one_block() -> None:
-    assert planned(8192, 65536).variant == "online"
-    assert planned(8192, 65537).variant == "streamed"
-    assert planned(4096, 40001, "float32").variant == "streamed"
+    """Where there are no clusters."""
+    older = replace(targets.get("h200"), capability=(8, 0))
+    family = registry.family("softmax")
+    assert family.plan(Problem("softmax", 8192, 65536), older, None).variant == "online"
+    assert family.plan(Problem("softmax", 8192, 65537), older, None).variant == "streamed"
+    longer = Problem("softmax", 4096, 40001, "float32")
+    assert family.plan(longer, older, None).variant == "streamed"
 
 
 def test_rows_of_more_parts_than_a_block_looks_at_are_split() -> None:

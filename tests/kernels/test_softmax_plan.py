@@ -33,13 +33,14 @@ def planned(family: KernelFamily, *problem: object, variant: str | None = None) 
         (32768, 5120, "tiled"),
         (32768, 16381, "tiled"),
         (16384, 32768, "tiled"),
-        (8192, 65536, "online"),
-        (8192, 65528, "streamed"),
-        (32768, 50257, "streamed"),
+        (8192, 65536, "cluster"),
+        (8192, 65528, "cluster"),
+        (32768, 50257, "cluster"),
         (4, 65536, "split"),
         (4, 1048576, "split"),
         (64, 131072, "cooperative"),
-        (2048, 262144, "streamed"),
+        (2048, 262144, "cluster"),
+        (2048, 600000, "streamed"),  # more than a cluster keeps
     ],
 )
 def test_the_variant_follows_the_shape(
@@ -106,10 +107,12 @@ def test_rows_of_any_width_fill_their_tiles(
 
 @pytest.mark.parametrize("operation", ["softmax", "log-softmax"])
 def test_the_plan_follows_the_device(family: KernelFamily, operation: str) -> None:
-    """Rows that L2 holds until they are read again are; those that it does not, are kept."""
+    """Without clusters, rows that L2 holds until they are read again are; those that it does not,
+    are kept."""
     problem = Problem(operation, 4096, 65536)
-    small = replace(H200, l2_bytes=H200.l2_bytes // 2)
-    assert family.plan(problem, H200, None).variant == "online"
+    older = replace(H200, capability=(8, 0))
+    small = replace(older, l2_bytes=H200.l2_bytes // 2)
+    assert family.plan(problem, older, None).variant == "online"
     assert family.plan(problem, small, None).variant == "streamed"
     few = replace(H200, registers_per_sm=16384)
     assert family.plan(Problem(operation, 4096, 14336), few, None).variant != "tiled"

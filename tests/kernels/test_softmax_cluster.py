@@ -1,0 +1,149 @@
+"""Softmax's long rows by clusters of blocks, in Gluon: what is planned, what it compiles to, and
+whether it computes the right numbers (in our own interpreter: see ``gluon_interpreter``)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import gluon_interpreter
+import pytest
+
+from perfcli.errors import PerfcliError
+from perfcli.handwritten.comparing import compare_outputs
+from perfcli.handwritten.compiling import compile_launch
+from perfcli.loading import registry
+from perfcli.machine import targets
+from perfcli.model import KernelLaunch, Problem
+from perfcli.model.kernel_work import LaunchToCompile
+
+FAMILY = registry.family("softmax")
+H200 = targets.get("h200")
+LONG = [
+    Problem("softmax", 4096, 65536),
+    Problem("softmax", 2048, 50257, "float16"),
+    Problem("log-softmax", 1000, 201088, "float32"),
+    Problem("softmax-backward", 900, 262144),
+    Problem("log-softmax-backward", 1000, 100001),
+]
+
+
+def planner() -> Any:
+    return import_module("perfcli.kernels.softmax.cluster_plan")
+
+
+@pytest.mark.parametrize("problem", LONG, ids=str)
+def test_a_cluster_holds_a_whole_row(problem: Problem) -> None:
+    (step,) = FAMILY.plan(problem, H200, None).launches
+    assert step.grid == (problem.rows, 1, 1)
+    assert step.options["num_ctas"] == step.cluster == step.constants["BLOCKS"]
+    words = 32 * 4 * step.num_warps * step.cluster * int(str(step.constants["TILES"]))
+    lanes = words * int(str(step.constants["HALVES"]))
+    assert problem.columns + 15 * bool(step.constants["PEEL"]) <= lanes < 1.4 * problem.columns
+
+
+@pytest.mark.parametrize("target", ["a100", "mi300x"])
+def test_a_device_without_clusters_does_it_otherwise(target: str) -> None:
+    other = targets.get_for_kernels(target)
+    plan = FAMILY.plan(Problem("softmax", 4096, 65536), other, "cluster")
+    assert plan.variant != "cluster" and "has no clusters" in plan.instead_of
+
+
+def test_rows_that_are_too_long_or_lie_otherwise_are_left_to_others() -> None:
+    plan = FAMILY.plan(Problem("softmax", 8, 600000), H200, "cluster")
+    assert plan.variant == "streamed" and "600000 bfloat16 is too long" in plan.instead_of
+    plan = FAMILY.plan(Problem("softmax", 300, 150264, row_stride=150265), H200, "cluster")
+    assert "do not lie alike" in plan.instead_of
+    with pytest.raises(PerfcliError, match="cluster cannot do cross-entropy"):
+        FAMILY.plan(Problem("cross-entropy", 8, 65536), H200, "cluster")
+
+
+def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    launching = import_module("perfcli.kernels._launching")
+    made = FAMILY.plan(Problem("softmax", 2048, 50257), H200, None)
+    assert made.variant == "cluster" and made.portable is not None
+    assert made.portable.variant == "streamed"
+    monkeypatch.setattr(launching.triton.knobs.runtime, "interpret", False)
+    assert launching.runnable(made) is made
+    monkeypatch.setattr(launching, "find_spec", lambda _: None)
+    assert launching.runnable(made) is made.portable
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("problem", LONG, ids=str)
+def test_what_a_thread_keeps_fits_its_registers(problem: Problem, tmp_path: Path) -> None:
+    (step,) = FAMILY.plan(problem, H200, None).launches
+    made = compile_launch(LaunchToCompile(FAMILY.code, step, H200), FAMILY.name, tmp_path)
+    assert made.error == ""
+    assert (made.spilled_words or 0) <= 4
+    assert (made.registers or 0) <= (step.maxnreg or 0)
+    # Rows come 16 bytes at a time.
+    inputs = len(step.arguments) - 1
+    assert made.global_loads["128"] >= inputs * (int(str(step.constants["TILES"])) - 1)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("blocks", [2, 16])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem("softmax", 4, 4096),
+        Problem("softmax", 17, 5001, "float16"),
+        Problem("softmax", 9, 3001, "float32"),
+        Problem("softmax", 6, 1500, row_stride=1508),
+        Problem("log-softmax", 17, 3001),
+        Problem("softmax-backward", 7, 5001, "float16"),
+        Problem("softmax-backward", 9, 3001, "float32"),
+        Problem("log-softmax-backward", 5, 2048),
+    ],
+    ids=str,
+)
+def test_a_cluster_computes_the_right_numbers(problem: Problem, blocks: int) -> None:
+    """Right against float64, and each element stored once."""
+    code = import_module("perfcli.kernels.softmax.code")
+    tensors = code.inputs(problem, "cpu", 3)
+    errors = compare_outputs(
+        run_cluster(problem, tensors, blocks),
+        code.reference(problem, tensors),
+        FAMILY.tolerances(problem),
+    )
+    assert [error.wrong for error in errors] == [0]
+
+
+@pytest.mark.torch
+def test_numbers_that_are_not_finite_are_those_of_torch() -> None:
+    import torch
+
+    code = import_module("perfcli.kernels.softmax.code")
+    problem = Problem("softmax", 5, 1275)
+    tensors = code.inputs(problem, "cpu", 3)
+    tensors["x"][0, :900] = float("-inf")
+    tensors["x"][1] = float("-inf")
+    tensors["x"][2, 3] = float("nan")
+    tensors["x"][3, 7] = float("inf")
+    found = run_cluster(problem, tensors, 2)["y"]
+    expected = torch.softmax(tensors["x"].double(), 1)
+    torch.testing.assert_close(found.double(), expected, rtol=0.01, atol=1e-5, equal_nan=True)
+    assert found[1:4].isnan().all()
+
+
+def run_cluster(problem: Problem, tensors: dict[str, Any], blocks: int) -> dict[str, Any]:
+    """Return the output by clusters of so many blocks."""
+    import torch
+
+    choice = next(c for c, _ in planner().ways(problem, H200) if c.blocks == blocks)
+    step: KernelLaunch
+    (step,) = planner().launches(problem, replace(choice, overlap=False))
+    span = (problem.rows - 1) * problem.stride + problem.columns
+    flat = {f"{n}_ptr": t.as_strided((span,), (1,)) for n, t in tensors.items()}
+    name = "dx" if "dy" in tensors else "y"
+    output = torch.zeros(problem.rows, problem.columns, dtype=next(iter(flat.values())).dtype)
+    values = {**flat, f"{name}_ptr": output, **step.constants}
+    made = gluon_interpreter.run(
+        Path(str(planner().__file__)).with_name("cluster.py"), step.function, step.grid[0], values
+    )[f"{name}_ptr"]
+    assert (made.stored[: made.size] == 1).all()
+    return {name: made.read(output)}
