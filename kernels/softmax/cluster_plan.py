@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
@@ -10,9 +11,8 @@ from perfcli.model import KernelLaunch, Problem, Scalar, Target
 from .._elements import ITEM_BYTES, lanes_of, vector, widest_alignment
 from .choice import BACKWARD, Choice, inputs_of, is_congruent, pointer, row_bytes
 
-BLOCKS = (2, 4, 8, 16)
-"""Of a cluster: more than 8 are not portable, but both GPUs of compute capability 9 and 10 take
-them."""
+BLOCKS, PORTABLE = (2, 4, 8, 16), 8
+"""Of a cluster. Every device that has clusters takes 8; an H200 takes 16."""
 WARPS = (4, 8)
 """Of a block. The blocks of a cluster start when there is room for all of them, so many small ones
 leave less of a multiprocessor empty."""
@@ -58,50 +58,47 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
     """Yield ways to cut rows, each with about which share of the bandwidth it reaches."""
     wide, inputs = vector(problem), inputs_of(problem)
     align = widest_alignment(problem)
-    for blocks in BLOCKS:
-        for warps in WARPS:
-            threads = warps * target.warp_size
-            tiles = -(-lanes_of(problem, align) // (threads * blocks * wide))
-            needed = _registers(problem, tiles)
-            allowed = needed + -needed % REGISTER_STEP
-            resident = min(
-                target.registers_per_sm // (threads * allowed),
-                target.max_threads_per_sm // threads,
-                target.max_blocks_per_sm,
-            )
-            if tiles * wide > MOST_ELEMENTS or needed > MOST_REGISTERS or not resident:
-                continue
-            moved = (inputs + 1) * row_bytes(problem) / blocks
-            transfers = moved * target.sm_count / target.bandwidth
-            elements = inputs * tiles * wide
-            instructions = INSTRUCTIONS + EACH * elements
-            instructions += PEELING * (problem.stride % align != 0)
-            longest = (
-                transfers,
-                (BLOCK_SECONDS + ELEMENT_SECONDS * elements) / resident,
-                instructions * warps / 4 * ISSUE,
-            )
-            took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)
-            reached = transfers / took * (1 - ALONE / resident)
-            found = Choice(
-                "cluster",
-                warps,
-                threads * blocks * wide,
-                tiles=tiles,
-                blocks=blocks,
-                align=align,
-                maxnreg=min(
-                    target.registers_per_sm
-                    // (threads * resident)
-                    // REGISTER_STEP
-                    * REGISTER_STEP,
-                    MOST_REGISTERS,
-                ),
-                overlap=target.overlaps_launches,
-                why=f"a row in {blocks} blocks of {threads} threads, {resident} of them on a "
-                f"multiprocessor: about {reached:.0%} of the bandwidth",
-            )
-            yield found, reached
+    most = BLOCKS[-1] if target.capability == (9, 0) else PORTABLE
+    for blocks, warps in product((n for n in BLOCKS if n <= most), WARPS):
+        threads = warps * target.warp_size
+        tiles = -(-lanes_of(problem, align) // (threads * blocks * wide))
+        needed = _registers(problem, tiles)
+        allowed = needed + -needed % REGISTER_STEP
+        resident = min(
+            target.registers_per_sm // (threads * allowed),
+            target.max_threads_per_sm // threads,
+            target.max_blocks_per_sm,
+        )
+        if tiles * wide > MOST_ELEMENTS or needed > MOST_REGISTERS or not resident:
+            continue
+        moved = (inputs + 1) * row_bytes(problem) / blocks
+        transfers = moved * target.sm_count / target.bandwidth
+        elements = inputs * tiles * wide
+        instructions = INSTRUCTIONS + EACH * elements
+        instructions += PEELING * (problem.stride % align != 0)
+        longest = (
+            transfers,
+            (BLOCK_SECONDS + ELEMENT_SECONDS * elements) / resident,
+            instructions * warps / 4 * ISSUE,
+        )
+        took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)
+        reached = transfers / took * (1 - ALONE / resident)
+        found = Choice(
+            "cluster",
+            warps,
+            threads * blocks * wide,
+            tiles=tiles,
+            blocks=blocks,
+            align=align,
+            maxnreg=min(
+                target.registers_per_sm // (threads * resident) // REGISTER_STEP * REGISTER_STEP,
+                MOST_REGISTERS,
+            ),
+            overlap=target.overlaps_launches,
+            why=f"a row in {blocks} blocks of {threads} threads, {resident} of them on a "
+            f"multiprocessor: about {reached:.0%} of the bandwidth",
+        )
+        yield found, reached
 
 
 def _registers(problem: Problem, tiles: int) -> int:
