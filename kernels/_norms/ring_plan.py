@@ -148,7 +148,7 @@ def is_mixed(problem: Problem, blocks: Blocks) -> bool:
 
 def segments(problem: Problem, blocks: Blocks) -> list[tuple[int, ...]]:
     """Return, for each group, the rows of each of its segments. The last one may have none: a group
-    ends with the kind of rows with which the next one begins (see ``_rings.streaming``)."""
+    ends with the kind of rows with which the next one begins (see ``_gluon.streaming``)."""
     rows, count, spacing = problem.rows, blocks.groups, spacing_of(problem, blocks.align)
     if not is_mixed(problem, blocks):
         return [(-(-max(rows - group, 0) // count),) for group in range(count)]
