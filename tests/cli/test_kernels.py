@@ -166,16 +166,16 @@ def test_a_few_cases_of_each_kind_are_run_unless_all_are_asked_for(perfcli: Any)
     result = perfcli("kernels", "check", "softmax", "--json", "some.json")
     assert result.code == 0
     *_, last = result.out.splitlines()
-    found = re.match(r"softmax: (\d+) of 899 cases through", last)
+    found = re.match(r"softmax: (\d+) of 989 cases through", last)
     assert found is not None
-    assert f"softmax: {found[1]} of 899 cases, each operation" in result.err
+    assert f"softmax: {found[1]} of 989 cases, each operation" in result.err
     assert "--all runs all" in result.err
     every = perfcli("kernels", "check", "softmax", "--all", "--json", "all.json")
-    assert every.out.splitlines()[-1].startswith("softmax: 899 cases through")
+    assert every.out.splitlines()[-1].startswith("softmax: 989 cases through")
     few, all_cases = (
         json.loads(Path(name).read_text())["families"][0] for name in ("some.json", "all.json")
     )
-    assert (few["known_cases"], len(all_cases["cases"])) == (899, 899)
+    assert (few["known_cases"], len(all_cases["cases"])) == (989, 989)
     assert 10 < len(few["cases"]) == int(found[1]) < 60
 
     def traits(cases: Any) -> set[tuple[str, ...]]:
@@ -191,7 +191,7 @@ def test_a_few_cases_of_each_kind_are_run_unless_all_are_asked_for(perfcli: Any)
 
 def test_cases_that_are_named_are_all_run(perfcli: Any) -> None:
     result = perfcli("kernels", "check", "softmax", "--case", "nan")
-    assert " of 899" not in result.out
+    assert " of 989" not in result.out
     assert "--all" not in result.err
     assert perfcli("kernels", "bench", "softmax", "--all").code == 2
 
