@@ -117,7 +117,8 @@ def _post_assembly(blocks):
 @gluon.jit
 def post(first, second, mailbox, layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
     """Send each warp's pair to all blocks. With a barrier of the cluster, instead of one that
-    counts what arrives, softmax of 4096 × 65536 reached 85 percent of a copy instead of 99.6."""
+    counts what arrives, softmax of 4096 × 65536 reached 85 percent of a copy instead of 99.6, by 8
+    blocks."""
     ALL: gl.constexpr = WARPS * BLOCKS
     warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))
     gl.inline_asm_elementwise(

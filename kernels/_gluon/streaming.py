@@ -244,7 +244,7 @@ def tell(
 ):  # fmt: skip
     """Publish this program's two sums of a row, as one word; ``first`` and ``second`` are those of
     each warp. The last warp to come does it, so that none waits for another. As they are at most
-    ``BEHIND`` rounds apart, which is two, there are places for four rows."""
+    ``BEHIND`` rounds apart, one or two, there are places for four rows."""
     sums = scratch + 32 + (round & 3) * (8 * WARPS)
     warp = gl.arange(0, WARPS, gl.SliceLayout(1, layout))
     to = (words + row.to(gl.int64) * APART + part).to(gl.int64)

@@ -91,10 +91,10 @@ def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchP
 def _sum(
     problem: Problem, target: Target, count: int, apart: int, head: int = 0, shifted: bool = False
 ) -> KernelLaunch:
-    """Add the partial sums, which are so many floats apart, behind a head that tells, if they are
-    ``shifted``, how far their columns lie behind it. Blocks are as wide as they can be without
-    being too few, so that each thread has many loads under way where there are few partial
-    sums."""
+    """Add partial sums, which are ``apart`` floats apart, each behind ``head`` floats; if
+    ``shifted``, the first of these says how far behind them its columns begin. Blocks are as wide
+    as they can be without being too few, so that each thread has many loads under way where there
+    are few partial sums."""
     mean = has_mean(problem)
     fewest = SUM_BLOCKS * target.sm_count
     block = min(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
@@ -84,6 +86,8 @@ def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
 
 
 def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
+    if problem.rows == 1:  # whatever lies behind it, nobody reads
+        problem = replace(problem, row_stride=None)
     made = backward(problem, target, variant)
     if made is None:
         raise PerfcliError(

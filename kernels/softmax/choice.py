@@ -44,7 +44,8 @@ class Choice:
     """From multiples of how many elements a cluster counts a row's lanes."""
     maxnreg: int | None = None
     overlap: bool = False
-    """Of two launches, the second may start before the first has ended."""
+    """Of two launches, the second may start before the first has ended; a cluster before the kernel
+    before it has, whatever that is. It waits before it reads."""
     recompute: str = "no"
     backwards: bool = True
     keep: str = ""

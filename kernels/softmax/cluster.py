@@ -168,7 +168,7 @@ def forward_cluster(
                 exponentials = exponentials + (value,)
     sums = gl.reduce(total, 1, add)
     if HALVES == 2:
-        sums = sums * gl.exp2(beyond)
+        sums = sums * gl.exp2(-beyond)
     await_blocks()
     post(peak, sums, mailbox, layout, WARPS, BLOCKS)
     await_posts(mailbox, WARPS, BLOCKS)

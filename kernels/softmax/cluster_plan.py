@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
 from .._elements import ITEM_BYTES, lanes_of, vector, widest_alignment
-from .choice import BACKWARD, Choice, inputs_of, is_congruent, pointer, row_bytes
+from .choice import BACKWARD, LOSS, Choice, inputs_of, is_congruent, pointer, row_bytes
 
 BLOCKS, PORTABLE = (2, 4, 8, 16), 8
 """Of a cluster. Every device that has clusters takes 8; an H200 takes 16."""
 WARPS = (4, 8)
 """Of a block. The blocks of a cluster start when there is room for all of them, so many small ones
 leave less of a multiprocessor empty."""
+PAIR_BYTES, BARRIER_BYTES = 8, 16
+"""What a block's shared memory has for each warp of the cluster, and besides."""
 MOST_ELEMENTS = 128
 """Of a thread and an input."""
 EXPONENTIALS, WORDS = 16, 40
@@ -40,12 +43,12 @@ def why_not(problem: Problem, target: Target) -> str:
     """Return why clusters cannot do it; "" if they can."""
     if target.vendor != "nvidia" or target.capability < (9, 0):
         return f"{target.name} has no clusters"
+    if problem.operation.startswith(LOSS):
+        return f"clusters do not compute {problem.operation}"
     if not is_congruent(problem):
         return "rows of input and output do not lie alike"
     if not any(ways(problem, target)):
-        return (
-            f"a row of {problem.columns} {problem.dtype} is too long, or too short, for a cluster"
-        )
+        return f"a row of {problem.columns} {problem.dtype} is too long for a cluster"
     return ""
 
 
@@ -56,6 +59,7 @@ def choose(problem: Problem, target: Target) -> Choice:
 
 def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
     """Yield ways to cut rows, each with about which share of the bandwidth it reaches."""
+    problem = _as_is(problem)
     wide, inputs = vector(problem), inputs_of(problem)
     align = widest_alignment(problem)
     most = BLOCKS[-1] if target.capability == (9, 0) else PORTABLE
@@ -101,6 +105,11 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
         yield found, reached
 
 
+def _as_is(problem: Problem) -> Problem:
+    """Return the problem, of one row without a gap behind it, which nobody reads."""
+    return replace(problem, row_stride=None) if problem.rows == 1 else problem
+
+
 def _registers(problem: Problem, tiles: int) -> int:
     """Return about how many registers a thread needs without spills: of softmax for its
     exponentials, else for its words (ptxas 12.8, sm_90)."""
@@ -117,6 +126,7 @@ def _halves(problem: Problem) -> int:
 
 def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     """Return the launch: a cluster for each row."""
+    problem = _as_is(problem)
     backward = problem.operation in BACKWARD
     names = ("y_ptr", "dy_ptr", "dx_ptr") if backward else ("x_ptr", "y_ptr")
     constants: dict[str, Scalar] = {
@@ -142,5 +152,6 @@ def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         maxnreg=choice.maxnreg,
         overlaps=choice.overlap,
         cluster=choice.blocks,
+        shared_bytes=-(-(choice.blocks * choice.warps * PAIR_BYTES + BARRIER_BYTES) // 128) * 128,
     )
     return (made,)

@@ -151,7 +151,7 @@ def weigh_edge(edge, base, factor, KIND: tl.constexpr):
 @triton.jit
 def unscaled(total, beyond, KIND: tl.constexpr):
     if tl.float32 != KIND:
-        total = total * tl.exp2(beyond)
+        total = total * tl.exp2(-beyond)
     return total
 
 

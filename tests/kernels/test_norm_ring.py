@@ -181,6 +181,11 @@ def test_long_gradients_are_planned_so_where_rows_can_be_copied_in_vectors() -> 
                 plan(shifted, variant="ring")
 
 
+def test_the_end_of_a_single_row_is_told_from_the_gap_behind_it() -> None:
+    made = plan(Problem("rmsnorm-backward", 1, 65533, row_stride=65536), variant="ring")
+    assert ring_of(made).constants["PEEL"] is True
+
+
 @pytest.mark.torch
 def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     code = import_module("perfcli.kernels._norms.code")

@@ -60,8 +60,8 @@ def test_rows_that_are_too_long_or_lie_otherwise_are_left_to_others() -> None:
         FAMILY.plan(Problem("cross-entropy", 8, 65536), H200, "cluster")
 
 
+@pytest.mark.torch
 def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("triton")
     launching = import_module("perfcli.kernels._launching")
     made = FAMILY.plan(Problem("softmax", 2048, 50257), H200, None)
     assert made.variant == "cluster" and made.portable is not None
@@ -78,6 +78,7 @@ def test_what_a_thread_keeps_fits_its_registers(problem: Problem, tmp_path: Path
     (step,) = FAMILY.plan(problem, H200, None).launches
     made = compile_launch(LaunchToCompile(FAMILY.code, step, H200), FAMILY.name, tmp_path)
     assert made.error == ""
+    assert made.shared_bytes == step.shared_bytes  # where it begins is known then
     assert (made.spilled_words or 0) <= 4
     assert (made.registers or 0) <= (step.maxnreg or 0)
     # Rows come 16 bytes at a time.
@@ -86,10 +87,12 @@ def test_what_a_thread_keeps_fits_its_registers(problem: Problem, tmp_path: Path
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("blocks", [2, 16])
+@pytest.mark.parametrize(("blocks", "warps"), [(2, 4), (16, 4), (16, 8)])
 @pytest.mark.parametrize(
     "problem",
     [
+        Problem("softmax", 1, 1275, row_stride=1280),
+        Problem("softmax-backward", 1, 1275, row_stride=1280),
         Problem("softmax", 4, 4096),
         Problem("softmax", 17, 5001, "float16"),
         Problem("softmax", 9, 3001, "float32"),
@@ -101,12 +104,12 @@ def test_what_a_thread_keeps_fits_its_registers(problem: Problem, tmp_path: Path
     ],
     ids=str,
 )
-def test_a_cluster_computes_the_right_numbers(problem: Problem, blocks: int) -> None:
+def test_a_cluster_computes_the_right_numbers(problem: Problem, blocks: int, warps: int) -> None:
     """Right against float64, and each element stored once."""
     code = import_module("perfcli.kernels.softmax.code")
     tensors = code.inputs(problem, "cpu", 3)
     errors = compare_outputs(
-        run_cluster(problem, tensors, blocks),
+        run_cluster(problem, tensors, blocks, warps),
         code.reference(problem, tensors),
         FAMILY.tolerances(problem),
     )
@@ -114,7 +117,26 @@ def test_a_cluster_computes_the_right_numbers(problem: Problem, blocks: int) -> 
 
 
 @pytest.mark.torch
-def test_numbers_that_are_not_finite_are_those_of_torch() -> None:
+@pytest.mark.parametrize("operation", ["softmax", "log-softmax"])
+@pytest.mark.parametrize(("dtype", "number"), [("bfloat16", 999424.0), ("float16", 60000.0)])
+def test_large_numbers_whose_products_are_rounded_count_once(
+    operation: str, dtype: str, number: float
+) -> None:
+    """Twice the same number is half of the row each."""
+    import torch
+
+    problem = Problem(operation, 2, 1024, dtype)
+    x = torch.full((2, 1024), -number, dtype=getattr(torch, dtype))
+    x[:, 5] = x[:, 900] = number
+    found = run_cluster(problem, {"x": x}, 2, 4)["y"][:, [5, 900]].double()
+    half = torch.full((2, 2), 0.5).double()
+    expected = half if operation == "softmax" else half.log()
+    torch.testing.assert_close(found, expected, rtol=4e-3, atol=0)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("blocks", "warps"), [(2, 4), (16, 8)])
+def test_numbers_that_are_not_finite_are_those_of_torch(blocks: int, warps: int) -> None:
     import torch
 
     code = import_module("perfcli.kernels.softmax.code")
@@ -124,17 +146,20 @@ def test_numbers_that_are_not_finite_are_those_of_torch() -> None:
     tensors["x"][1] = float("-inf")
     tensors["x"][2, 3] = float("nan")
     tensors["x"][3, 7] = float("inf")
-    found = run_cluster(problem, tensors, 2)["y"]
+    found = run_cluster(problem, tensors, blocks, warps)["y"]
     expected = torch.softmax(tensors["x"].double(), 1)
     torch.testing.assert_close(found.double(), expected, rtol=0.01, atol=1e-5, equal_nan=True)
     assert found[1:4].isnan().all()
 
 
-def run_cluster(problem: Problem, tensors: dict[str, Any], blocks: int) -> dict[str, Any]:
-    """Return the output by clusters of so many blocks."""
+def run_cluster(
+    problem: Problem, tensors: dict[str, Any], blocks: int, warps: int
+) -> dict[str, Any]:
+    """Return the output by clusters of so many blocks and warps of each."""
     import torch
 
-    choice = next(c for c, _ in planner().ways(problem, H200) if c.blocks == blocks)
+    ways = (choice for choice, _ in planner().ways(problem, H200))
+    choice = next(each for each in ways if (each.blocks, each.warps) == (blocks, warps))
     step: KernelLaunch
     (step,) = planner().launches(problem, replace(choice, overlap=False))
     span = (problem.rows - 1) * problem.stride + problem.columns
