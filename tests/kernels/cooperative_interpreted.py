@@ -56,6 +56,27 @@ def distinct_parts(dtype: str, parts: int) -> int:
     return len(y[0].view(parts, -1).unique(dim=0))
 
 
+def of_two_large(variant: str, dtype: str, number: float) -> list[float]:
+    """What softmax gives each of two equal numbers far above all others, with multiply-adds that
+    round once, as the interpreter's do not."""
+    builder: Any = import_module("triton.runtime.interpreter")
+    kept = builder.InterpreterBuilder.create_fma
+
+    def rounded_once(_: Any, x: Any, y: Any, z: Any) -> Any:
+        wide = [each.data.astype("float64") for each in (x, y, z)]
+        return builder.TensorHandle((wide[0] * wide[1] + wide[2]).astype("float32"), tl.float32)
+
+    builder.InterpreterBuilder.create_fma = rounded_once
+    try:
+        problem = Problem("softmax", 1, 2048, dtype)
+        x = torch.full((1, 2048), -number, dtype=getattr(torch, dtype))
+        x[:, 5] = x[:, 1900] = number
+        y = CODE.run(problem, {"x": x}, FAMILY.plan(problem, H200, variant))["y"]
+    finally:
+        builder.InterpreterBuilder.create_fma = kept
+    return [float(each) for each in y[0, [5, 1900]]]
+
+
 def by_grids(operation: str, rows: int, columns: int, dtype: str, data: Data) -> dict[str, Any]:
     """Of the streamed variant, with grids from one program to one per part: whether all give the
     same bits, and the largest error over what is allowed."""
@@ -87,4 +108,5 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         **round_trip(asked["pairs"]),
         "distinct": [distinct_parts(dtype, parts) for dtype, parts in asked["rows"]],
         "streamed": [by_grids(*each) for each in asked["streamed"]],
+        "large": [of_two_large(*each) for each in asked["large"]],
     }

@@ -38,6 +38,13 @@ STREAMED = [
     ("log-softmax-backward", 3, 9000, "float32", "normal"),
 ]
 """With full and masked last tiles, several parts per row and several rows per program."""
+LARGE = [
+    ("tiled", "bfloat16", 999424.0),
+    ("tiled", "float16", 60000.0),
+    ("streamed", "bfloat16", 999424.0),
+    ("streamed", "float16", 60000.0),
+]
+"""Numbers whose products with log2(e) are rounded."""
 ROWS = [("bfloat16", 5), ("float32", 3), ("float16", 2)]
 
 
@@ -49,7 +56,7 @@ def bits(number: float) -> int:
 @pytest.fixture(scope="module")
 def found(once: Callable[..., Any], warm_process: WarmProcess) -> Any:
     program = Path(__file__).with_name("cooperative_interpreted.py")
-    asked = {"pairs": PAIRS, "rows": ROWS, "streamed": STREAMED}
+    asked = {"pairs": PAIRS, "rows": ROWS, "streamed": STREAMED, "large": LARGE}
     return once("cooperative softmax", lambda: warm_process.interpret(program, asked))
 
 
@@ -71,6 +78,13 @@ def test_no_word_is_the_one_of_what_is_missing(found: Any) -> None:
 def test_who_takes_over_and_who_finds_all_there_write_the_same_bits(found: Any) -> None:
     """In the interpreter the first program of a row computes for all, the others find it."""
     assert found["distinct"] == [1] * len(ROWS)
+
+
+@pytest.mark.torch
+def test_large_numbers_whose_products_are_rounded_count_once(found: Any) -> None:
+    """Each of two is half of the row."""
+    for pair in found["large"]:
+        assert pair == [pytest.approx(0.5, rel=4e-3)] * 2
 
 
 @pytest.mark.torch
