@@ -35,8 +35,7 @@ Variants, by how often a row is read:
 
 Rows of −∞ give NaN, as in torch. Nothing is added with atomics: the same inputs give the same bits.
 The kernels are in ``looped``, ``cached``, ``tiled``, ``shared``, ``cluster``, ``split`` and
-``backward``;
-``plan`` says which one is taken, and with how many warps.
+``backward``; ``plan`` says which one is taken, and with how many warps.
 """
 
 from __future__ import annotations
