@@ -3,6 +3,7 @@ rows lie in memory. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 
 from perfcli.model import Problem
@@ -16,6 +17,12 @@ VECTOR_BYTES = 16
 def vector(problem: Problem) -> int:
     """Return the elements of the widest load."""
     return VECTOR_BYTES // ITEM_BYTES[problem.dtype]
+
+
+def without_gap(problem: Problem) -> Problem:
+    """Return the problem, of one row without the gap behind it, which nobody reads: where a row
+    ends has to follow from its width."""
+    return replace(problem, row_stride=None) if problem.rows == 1 else problem
 
 
 SECTOR_BYTES = 32

@@ -15,25 +15,11 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .words import add_pairs, join_peaks
+from .words import add_pairs, join_peaks, lanes_of_warps
 
 BARRIER_BYTES = gl.constexpr(16)
 SUMS, PEAKS = gl.constexpr("sums"), gl.constexpr("peaks")
 """What a pair is: two sums of a row; or its maximum and the sum of exponentials relative to it."""
-
-
-@gluon.constexpr_function
-def cluster_layout(warps, blocks):
-    """Return the layout of a tile: to each warp of each block a row, to each thread four words in
-    turn."""
-    bases = [[1 << bit, 0] for bit in range(blocks.bit_length() - 1)]
-    return gl.BlockedLayout([1, 4], [1, 32], [warps, 1], [1, 0], bases)
-
-
-@gluon.constexpr_function
-def _lanes_layout(warps, blocks):
-    bases = [[1 << bit, 0] for bit in range(blocks.bit_length() - 1)]
-    return gl.BlockedLayout([1, 1], [1, 32], [warps, 1], [1, 0], bases)
 
 
 @gluon.constexpr_function
@@ -85,14 +71,6 @@ def open_mailbox(WARPS: gl.constexpr, BLOCKS: gl.constexpr):
     )
 
 
-@gluon.jit
-def await_blocks():
-    """Wait until all blocks of the cluster have opened their mailboxes."""
-    gl.inline_asm_elementwise(
-        "barrier.cluster.wait.aligned; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
-    )
-
-
 @gluon.constexpr_function
 def _post_assembly(blocks):
     """Send a warp's pair ($1, $2) to $3 of each block, whose barrier is at $4: a lane to each."""
@@ -114,20 +92,6 @@ def _post_assembly(blocks):
     )
 
 
-@gluon.jit
-def post(first, second, mailbox, layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
-    """Send each warp's pair to all blocks. With a barrier of the cluster, instead of one that
-    counts what arrives, softmax of 4096 × 65536 reached 85 percent of a copy instead of 99.6, by 8
-    blocks."""
-    ALL: gl.constexpr = WARPS * BLOCKS
-    warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))
-    gl.inline_asm_elementwise(
-        _post_assembly(BLOCKS), "=r,r,r,r,r",
-        [first, second, mailbox + warp * 8, mailbox + (ALL * 8 + warp * 0)],
-        dtype=gl.int32, is_pure=False, pack=1,
-    )  # fmt: skip
-
-
 _AWAIT_ASSEMBLY = gl.constexpr(
     "{ // $0\n"
     ".reg .pred done;\n"
@@ -136,15 +100,6 @@ _AWAIT_ASSEMBLY = gl.constexpr(
     "@!done bra AGAIN;\n"
     "}"
 )
-
-
-@gluon.jit
-def await_posts(mailbox, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
-    """Wait until the pairs of all warps are here."""
-    gl.inline_asm_elementwise(
-        _AWAIT_ASSEMBLY, "=r,r", [mailbox + WARPS * BLOCKS * 8], dtype=gl.int32, is_pure=False,
-        pack=1,
-    )  # fmt: skip
 
 
 @gluon.constexpr_function
@@ -162,17 +117,31 @@ def _read_operands(count):
 
 
 @gluon.jit
-def read_posts(
-    mailbox, layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr, HOW: gl.constexpr
+def exchange(
+    first, second, mailbox, layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr,
+    HOW: gl.constexpr,
 ):  # fmt: skip
-    """Join the pairs of all warps, and return what comes of it to each."""
+    """Send each warp's pair to all blocks, once all of them have opened their mailboxes, and return
+    to each warp what the pairs of all make together. With a barrier of the cluster, instead of one
+    that counts what arrives, softmax of 4096 × 65536 reached 85 percent of a copy instead of 99.6,
+    by 8 blocks."""
     ALL: gl.constexpr = WARPS * BLOCKS
     EACH: gl.constexpr = (ALL + 31) // 32
-    lanes: gl.constexpr = _lanes_layout(WARPS, BLOCKS)
-    none = gl.zeros([ALL, 1], gl.int32, lanes)
-    lane = gl.arange(0, ALL if ALL < 32 else 32, gl.SliceLayout(0, lanes))[None, :] + none
+    gl.inline_asm_elementwise(
+        "barrier.cluster.wait.aligned; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
+    )
+    warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))
+    gl.inline_asm_elementwise(
+        _post_assembly(BLOCKS), "=r,r,r,r,r",
+        [first, second, mailbox + warp * 8, mailbox + (ALL * 8 + warp * 0)],
+        dtype=gl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+    gl.inline_asm_elementwise(
+        _AWAIT_ASSEMBLY, "=r,r", [mailbox + ALL * 8], dtype=gl.int32, is_pure=False, pack=1
+    )
     found = gl.inline_asm_elementwise(
-        _read_assembly(EACH), _read_operands(EACH), [mailbox + lane * 8],
+        _read_assembly(EACH), _read_operands(EACH),
+        [mailbox + lanes_of_warps(WARPS, ALL, BLOCKS) * 8],
         dtype=(gl.float32,) * (2 * EACH), is_pure=False, pack=1,
     )  # fmt: skip
     first, second = found[0], found[1]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .words import WARP_WORDS, add_pairs, row_at, words_of
+from .words import WARP_WORDS, add_pairs, lanes_for, row_at, words_of
 
 _LOAD_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4))
 _COPY_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4 + ("l",) * 4 + ("r",) * 4))
@@ -71,12 +71,6 @@ def rows_of_kind(
         return first, first + count * SPACING, count
     else:
         return group, rows, gl.maximum((rows - group + GROUPS - 1) // GROUPS, 0)
-
-
-@gluon.constexpr_function
-def tile_layout(warps):
-    """Return the layout of a tile: to each warp a row, to each thread four words in turn."""
-    return gl.BlockedLayout([1, 4], [1, 32], [warps, 1], [1, 0])
 
 
 @gluon.constexpr_function
@@ -256,16 +250,6 @@ def tell(
 
 
 @gluon.constexpr_function
-def lanes_for(parts):
-    """Return how many lanes of a warp look for the words of a row's programs: a power of two. The
-    others look for the same."""
-    lanes = 1
-    while lanes < min(parts, 32):
-        lanes *= 2
-    return lanes
-
-
-@gluon.constexpr_function
 def _peek_assembly(parts, count):
     """Load a row's words, ``count`` in each lane: that of a program and of every 32nd further one,
     so that a warp's loads are of one line; 0 where there is no program."""
@@ -345,14 +329,6 @@ def await_sums(told, seen, PARTS: gl.constexpr):
         first += (found[n] >> 32).to(gl.int32).to(gl.float32, bitcast=True)
         second += found[n].to(gl.int32).to(gl.float32, bitcast=True)
     return gl.reduce((first, second), 1, add_pairs)
-
-
-@gluon.jit
-def lanes_of_warps(WARPS: gl.constexpr, PARTS: gl.constexpr):
-    """Return the number of each lane of each warp, of those that look for different words."""
-    each: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [WARPS, 1], [1, 0])
-    none = gl.zeros([WARPS, 1], gl.int32, each)
-    return gl.arange(0, lanes_for(PARTS), gl.SliceLayout(0, each))[None, :] + none
 
 
 @gluon.jit

@@ -104,6 +104,38 @@ def join(out, KIND: gl.constexpr, HALVES: gl.constexpr):
         )  # fmt: skip
 
 
+@gluon.constexpr_function
+def tile_layout(warps, blocks=1):
+    """Return the layout of a tile: to each warp a row, of each block of a cluster, and to each
+    thread four words in turn."""
+    bases = [[1 << bit, 0] for bit in range(blocks.bit_length() - 1)]
+    return gl.BlockedLayout([1, 4], [1, 32], [warps, 1], [1, 0], bases)
+
+
+@gluon.constexpr_function
+def _lanes_layout(warps, blocks):
+    bases = [[1 << bit, 0] for bit in range(blocks.bit_length() - 1)]
+    return gl.BlockedLayout([1, 1], [1, 32], [warps, 1], [1, 0], bases)
+
+
+@gluon.constexpr_function
+def lanes_for(count):
+    """Return how many lanes of a warp look for so many things: a power of two. The others look for
+    the same."""
+    lanes = 1
+    while lanes < min(count, 32):
+        lanes *= 2
+    return lanes
+
+
+@gluon.jit
+def lanes_of_warps(WARPS: gl.constexpr, COUNT: gl.constexpr, BLOCKS: gl.constexpr = 1):
+    """Return the number of each lane of each warp, of those that look for different things."""
+    each: gl.constexpr = _lanes_layout(WARPS, BLOCKS)
+    none = gl.zeros([WARPS * BLOCKS, 1], gl.int32, each)
+    return gl.arange(0, lanes_for(COUNT), gl.SliceLayout(0, each))[None, :] + none
+
+
 @gluon.jit
 def words_of(tile, layout: gl.constexpr, WARPS: gl.constexpr):
     """Return the words of a tile, counted from the program's first one."""

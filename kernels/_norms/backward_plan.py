@@ -111,8 +111,7 @@ def _sum(
         (-(-problem.columns // block), 1 + mean, 1),
         *names({"partial": True, "dw": True, "db": mean, "count": True}),
         COLUMNS=problem.columns, PITCH=apart, HEAD=head, SHIFTED=shifted, BLOCK=block, ROWS=rows,
-        MEAN=mean,
-        OVERLAP=target.overlaps_launches,
+        MEAN=mean, OVERLAP=target.overlaps_launches,
     )  # fmt: skip
 
 

@@ -109,8 +109,8 @@ KERNELS = (rows, tiled, _words, loop, backward)
 
 def function(name: str) -> Any:
     """Return the ``@triton.jit`` or ``@gluon.jit`` function that a launch names."""
-    if name.endswith("_ring"):
-        return getattr(import_module(".ring", __package__), name)
+    if name == "gradient_ring":
+        return import_module(".ring", __package__).gradient_ring
     for module in KERNELS:
         if hasattr(module, name):
             return getattr(module, name)
@@ -251,7 +251,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
 def _takes_words(step: KernelLaunch) -> bool:
     """Return whether a kernel loads pairs of half precision at once, or copies 16 bytes at a time
     to shared memory."""
-    return step.constants.get("HALVES") == 2 or step.function.endswith("_ring")
+    return step.constants.get("HALVES") == 2 or step.function == "gradient_ring"
 
 
 def output_names(problem: Problem) -> tuple[str, ...]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
+from .._elements import without_gap
 from . import choice
 from .backward_plan import backward, fused
 from .blocks import (
@@ -86,9 +85,7 @@ def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
 
 
 def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
-    if problem.rows == 1:  # whatever lies behind it, nobody reads
-        problem = replace(problem, row_stride=None)
-    made = backward(problem, target, variant)
+    made = backward(without_gap(problem), target, variant)
     if made is None:
         raise PerfcliError(
             f"{family(problem)}: {variant} cuts no row of {problem.columns} columns of "

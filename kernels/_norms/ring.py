@@ -36,12 +36,10 @@ from .._gluon.streaming import (
     fetch_tile,
     find_sources,
     kinds_of_group,
-    lanes_of_warps,
     load,
     peek,
     rows_of_kind,
     tell,
-    tile_layout,
     told_at,
     wait,
 )
@@ -52,10 +50,12 @@ from .._gluon.words import (
     element,
     find_ends,
     has_column,
+    lanes_of_warps,
     may_end,
     only_columns,
     opaque,
     start_next,
+    tile_layout,
     words_of,
     write,
 )
@@ -95,10 +95,6 @@ def _weight(weights, tile, half, KIND: gl.constexpr, HALVES: gl.constexpr, WIDE:
         return element(opaque(weights[tile]), half, KIND, HALVES)
 
 
-HEAD = gl.constexpr(4)
-"""Floats before a partial sum."""
-
-
 @gluon.constexpr_function
 def _keep_assembly(halves):
     """Store the sums of a vector's elements, those of each word in $8 and further and of its other
@@ -126,8 +122,9 @@ def _keep_operands(halves):
 
 @gluon.jit
 def _keep(
-    partial, sums, part, lead, layout: gl.constexpr, PITCH: gl.constexpr, CHUNK: gl.constexpr,
-    TILES: gl.constexpr, WARPS: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
+    partial, sums, part, lead, layout: gl.constexpr, PITCH: gl.constexpr, HEAD: gl.constexpr,
+    CHUNK: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, PEEL: gl.constexpr,
+    HALVES: gl.constexpr,
 ):  # fmt: skip
     """Write a program's sums of its lanes, 16 bytes at a time, behind a head that tells ``lead``.
     By columns, they would be written four bytes here and there: 20 µs in all of a layer norm."""
@@ -166,6 +163,7 @@ def gradient_ring(
     GROUPS: gl.constexpr,
     PARTIALS: gl.constexpr,
     PITCH: gl.constexpr,
+    HEAD: gl.constexpr,
     PARTS: gl.constexpr,
     TILES: gl.constexpr,
     WARPS: gl.constexpr,
@@ -338,7 +336,7 @@ def gradient_ring(
         if nth == kinds - 1:
             start_next(OVERLAP)
         to = partial + (group + kind + nth if MIXED else group).to(gl.int64) * PITCH
-        _keep(to, sums, part, lead, layout, PITCH, CHUNK, TILES, WARPS, PEEL, HALVES)
+        _keep(to, sums, part, lead, layout, PITCH, HEAD, CHUNK, TILES, WARPS, PEEL, HALVES)
         if MEAN:
             to += PARTIALS * PITCH
-            _keep(to, biases, part, lead, layout, PITCH, CHUNK, TILES, WARPS, PEEL, HALVES)
+            _keep(to, biases, part, lead, layout, PITCH, HEAD, CHUNK, TILES, WARPS, PEEL, HALVES)

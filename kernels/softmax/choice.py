@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfcli.model import KernelLaunch, Problem, Scalar
+from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
 from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES, vector
 
@@ -56,6 +56,15 @@ class Choice:
 def inputs_of(problem: Problem) -> int:
     """Return how many matrices are read."""
     return 2 if problem.operation in BACKWARD and problem.operation != LOSS_GRADIENT else 1
+
+
+REGISTER_STEP, MOST_REGISTERS = 8, 255
+"""Of a thread: they are given out in such steps (CUDA occupancy calculator)."""
+
+
+def share_registers(target: Target, threads: int) -> int:
+    """Return a thread's registers where so many share a multiprocessor."""
+    return min(target.registers_per_sm // threads // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
 
 
 def row_bytes(problem: Problem) -> int:

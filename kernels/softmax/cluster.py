@@ -15,16 +15,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .._gluon.cluster import (
-    PEAKS,
-    SUMS,
-    await_blocks,
-    await_posts,
-    cluster_layout,
-    open_mailbox,
-    post,
-    read_posts,
-)
+from .._gluon.cluster import PEAKS, SUMS, exchange, open_mailbox
 from .._gluon.words import (
     LOG2_E,
     LOWEST,
@@ -39,6 +30,7 @@ from .._gluon.words import (
     opaque,
     row_at,
     start_next,
+    tile_layout,
     words_of,
     write,
 )
@@ -68,6 +60,36 @@ def _nothing(kind, halves):
     if halves == 1:
         return float("-inf")
     return NOTHING_BF16 if gl.bfloat16 == kind else NOTHING_FP16
+
+
+@gluon.jit
+def _begin(
+    row, COLUMNS: gl.constexpr, STRIDE: gl.constexpr, VECTOR: gl.constexpr, ALIGN: gl.constexpr,
+    PEEL: gl.constexpr, HALVES: gl.constexpr, OVERLAP: gl.constexpr,
+):  # fmt: skip
+    """Return ``lead``, and the bytes of a row together with it, once what is read is there. Let the
+    next kernel start."""
+    lead = row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
+    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    left = end * (4 // HALVES)
+    await_previous(OVERLAP)
+    start_next(OVERLAP)
+    return lead, left
+
+
+@gluon.jit
+def _ends(
+    lead, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr,
+    VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Return the ends of a row, as by ``find_ends``, if it may start anywhere."""
+    found = ()
+    if PEEL:
+        CHUNK: gl.constexpr = TILES * WARPS * WARP_WORDS * HALVES
+        found = find_ends(
+            0, lead, layout, COLUMNS, CHUNK, COLUMNS, TILES, WARPS, VECTOR, ALIGN, HALVES
+        )
+    return found
 
 
 @gluon.jit
@@ -116,21 +138,14 @@ def forward_cluster(
     KIND: gl.constexpr = x_ptr.dtype.element_ty
     ALL: gl.constexpr = WARPS * BLOCKS
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
-    layout: gl.constexpr = cluster_layout(WARPS, BLOCKS)
+    layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
     mailbox = open_mailbox(WARPS, BLOCKS)
     row = gl.program_id(0)
-    lead = row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
-    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
-    left = end * (4 // HALVES)
-    await_previous(OVERLAP)
-    start_next(OVERLAP)
+    lead, left = _begin(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES, OVERLAP)
     NOTHING: gl.constexpr = _nothing(KIND, HALVES)
     kept = _load(x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES)
-    ends = ()
+    ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
     if PEEL:
-        ends = find_ends(
-            0, lead, layout, COLUMNS, TILES * TILE, COLUMNS, TILES, ALL, VECTOR, ALIGN, HALVES
-        )
         own = ()
         for tile in gl.static_range(TILES):
             words = kept[tile]
@@ -169,10 +184,7 @@ def forward_cluster(
     sums = gl.reduce(total, 1, add)
     if HALVES == 2:
         sums = sums * gl.exp2(-beyond)
-    await_blocks()
-    post(peak, sums, mailbox, layout, WARPS, BLOCKS)
-    await_posts(mailbox, WARPS, BLOCKS)
-    top, whole = read_posts(mailbox, layout, WARPS, BLOCKS, PEAKS)
+    top, whole = exchange(peak, sums, mailbox, layout, WARPS, BLOCKS, PEAKS)
     if LOG:
         shift = gl.log(whole)
     else:
@@ -214,24 +226,16 @@ def gradient_cluster(
     KIND: gl.constexpr = y_ptr.dtype.element_ty
     ALL: gl.constexpr = WARPS * BLOCKS
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
-    layout: gl.constexpr = cluster_layout(WARPS, BLOCKS)
+    layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
     mailbox = open_mailbox(WARPS, BLOCKS)
     row = gl.program_id(0)
-    lead = row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
-    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
-    left = end * (4 // HALVES)
-    await_previous(OVERLAP)
-    start_next(OVERLAP)
+    lead, left = _begin(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES, OVERLAP)
     NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
     gradients = _load(
         dy_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES
     )
     values = _load(y_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES)
-    ends = ()
-    if PEEL:
-        ends = find_ends(
-            0, lead, layout, COLUMNS, TILES * TILE, COLUMNS, TILES, ALL, VECTOR, ALIGN, HALVES
-        )
+    ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
     total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
     for tile in gl.static_range(TILES):
         gradient_words = gradients[tile]
@@ -246,10 +250,7 @@ def gradient_cluster(
             else:
                 total = gl.fma(element(words, half, KIND, HALVES), gradient, total)
     own = gl.reduce(total, 1, add)
-    await_blocks()
-    post(own, own, mailbox, layout, WARPS, BLOCKS)
-    await_posts(mailbox, WARPS, BLOCKS)
-    whole, _ = read_posts(mailbox, layout, WARPS, BLOCKS, SUMS)
+    whole, _ = exchange(own, own, mailbox, layout, WARPS, BLOCKS, SUMS)
     shift = whole[:, None]
     for tile in gl.static_range(TILES):
         out = ()

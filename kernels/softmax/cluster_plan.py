@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
-from .._elements import ITEM_BYTES, lanes_of, vector, widest_alignment
-from .choice import BACKWARD, LOSS, Choice, inputs_of, is_congruent, pointer, row_bytes
+from .._elements import ITEM_BYTES, lanes_of, vector, widest_alignment, without_gap
+from .choice import (
+    BACKWARD,
+    LOSS,
+    MOST_REGISTERS,
+    REGISTER_STEP,
+    Choice,
+    inputs_of,
+    is_congruent,
+    pointer,
+    row_bytes,
+    share_registers,
+)
 
 BLOCKS, PORTABLE = (2, 4, 8, 16), 8
 """Of a cluster. Every device that has clusters takes 8; an H200 takes 16."""
@@ -23,7 +33,6 @@ MOST_ELEMENTS = 128
 """Of a thread and an input."""
 EXPONENTIALS, WORDS = 16, 40
 """Registers of a thread apart from what it keeps: the exponentials of softmax, or words."""
-REGISTER_STEP, MOST_REGISTERS = 8, 255
 BLOCK_SECONDS, ELEMENT_SECONDS = 1.9e-6, 15e-9
 """How long a block takes besides its transfers, and for each element of a thread: it starts, waits
 for its row and for the other blocks, and ends."""
@@ -59,7 +68,7 @@ def choose(problem: Problem, target: Target) -> Choice:
 
 def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
     """Yield ways to cut rows, each with about which share of the bandwidth it reaches."""
-    problem = _as_is(problem)
+    problem = without_gap(problem)
     wide, inputs = vector(problem), inputs_of(problem)
     align = widest_alignment(problem)
     most = BLOCKS[-1] if target.capability == (9, 0) else PORTABLE
@@ -94,20 +103,12 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
             tiles=tiles,
             blocks=blocks,
             align=align,
-            maxnreg=min(
-                target.registers_per_sm // (threads * resident) // REGISTER_STEP * REGISTER_STEP,
-                MOST_REGISTERS,
-            ),
+            maxnreg=share_registers(target, threads * resident),
             overlap=target.overlaps_launches,
             why=f"a row in {blocks} blocks of {threads} threads, {resident} of them on a "
             f"multiprocessor: about {reached:.0%} of the bandwidth",
         )
         yield found, reached
-
-
-def _as_is(problem: Problem) -> Problem:
-    """Return the problem, of one row without a gap behind it, which nobody reads."""
-    return replace(problem, row_stride=None) if problem.rows == 1 else problem
 
 
 def _registers(problem: Problem, tiles: int) -> int:
@@ -126,7 +127,7 @@ def _halves(problem: Problem) -> int:
 
 def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     """Return the launch: a cluster for each row."""
-    problem = _as_is(problem)
+    problem = without_gap(problem)
     backward = problem.operation in BACKWARD
     names = ("y_ptr", "dy_ptr", "dx_ptr") if backward else ("x_ptr", "y_ptr")
     constants: dict[str, Scalar] = {

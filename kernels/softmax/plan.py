@@ -30,6 +30,7 @@ from .choice import (
     is_aligned,
     is_congruent,
     row_bytes,
+    share_registers,
 )
 from .launches import BACKWARD_LAUNCHES, FORWARD_LAUNCHES
 
@@ -138,7 +139,7 @@ def keep_rows(problem: Problem, target: Target, threads: int) -> Choice:
         threads * rows * vector(problem),
         rows=rows,
         tiles=tiles,
-        maxnreg=_share(target, max(1, blocks) * threads * rows)
+        maxnreg=share_registers(target, max(1, blocks) * threads * rows)
         if target.vendor == "nvidia"
         else None,
         assembly=target.vendor == "nvidia",
@@ -192,11 +193,6 @@ def _blocks(problem: Problem, target: Target, threads: int, tiles: int) -> int:
         registers = LOSS_FREE_REGISTERS + LOSS_VECTOR_REGISTERS * tiles
     by_registers = int(target.registers_per_sm // (threads * registers))
     return min(by_registers, target.max_threads_per_sm // threads, target.max_blocks_per_sm)
-
-
-def _share(target: Target, threads: int) -> int:
-    """Return a thread's registers where so many share a multiprocessor."""
-    return min(target.registers_per_sm // threads // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
 
 
 def _tiled(problem: Problem, target: Target) -> Choice:
@@ -322,7 +318,7 @@ def _shared(problem: Problem, target: Target, variant: str) -> Choice:
         threads * vector(problem),
         chunk=threads * vector(problem) * tiles,
         programs=blocks(tiles) * target.sm_count if streamed else 0,
-        maxnreg=_share(target, blocks(tiles) * threads)
+        maxnreg=share_registers(target, blocks(tiles) * threads)
         if streamed and target.vendor == "nvidia"
         else None,
         assembly=target.vendor == "nvidia",
@@ -454,14 +450,15 @@ OPERATIONS = {
     "cross-entropy-backward": "dx = (exp(x − lse) − [column = target]) × dloss",
 }
 ALL = tuple(OPERATIONS)
+_NO_LOSS = tuple(name for name in ALL if not name.startswith(LOSS))
 VARIANT_OPERATIONS = {
     "three-pass": ("softmax", "log-softmax", "cross-entropy"),
     "online": ALL,
     "cached": tuple(name for name in ALL if name != LOSS_GRADIENT),
     "tiled": ALL,
-    "cooperative": tuple(name for name in ALL if not name.startswith(LOSS)),
-    "streamed": tuple(name for name in ALL if not name.startswith(LOSS)),
-    "cluster": tuple(name for name in ALL if not name.startswith(LOSS)),
+    "cooperative": _NO_LOSS,
+    "streamed": _NO_LOSS,
+    "cluster": _NO_LOSS,
     "split": ALL,
     "peeled": ALL,
 }
@@ -474,8 +471,6 @@ CACHED_BYTES_PER_THREAD = {1: 128, 2: 32}
 the number of inputs. Compiled for sm_90 by Triton 3.6: 32 warps have 64 registers per thread, and
 128 bytes of a row in half precision take all of them where the exponentials are computed twice;
 more spills."""
-REGISTER_STEP, MOST_REGISTERS = 8, 255
-"""Of a thread: they are given out in such steps (CUDA occupancy calculator)."""
 
 
 def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
