@@ -203,7 +203,8 @@ class Bench:
                 self._size_extra(name, timing, base)
             if not known:
                 others = self._start_planted(names, seed)
-                self.get_ready(others)
+                if others:
+                    self.get_ready(others)
             else:
                 self.getting_ready = time.monotonic() - began
             for name, share, slower in others:

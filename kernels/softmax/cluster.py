@@ -2,8 +2,8 @@
 # mypy: disable-error-code="assignment, var-annotated, attr-defined"
 # ruff: noqa: ANN001, C901, RET505, RUF005 (arguments have no Python types; branches are
 # constant)
-"""Computes softmax of a long row, its logarithm and their gradients by a cluster of blocks, which
-holds the row in registers.
+"""Computes softmax of a long row, its logarithm, their gradients and cross-entropy, by a cluster
+of blocks, which holds the row in registers.
 
 Words hold two elements of half precision, or one of float32. A row's lanes are counted from the
 last multiple of ``ALIGN`` elements before it, ``lead`` before its first column; behind a row stand
@@ -118,6 +118,60 @@ def _second_look(words, HALVES: gl.constexpr):
 
 
 @gluon.jit
+def _statistics(
+    kept, ends, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr,
+    ALL: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
+    KIND: gl.constexpr, KEEP: gl.constexpr,
+):  # fmt: skip
+    """Return the tiles without a neighbour's elements, each warp's maximum and sum of exponentials,
+    what these are relative to and how far that is rounded, and the exponentials, if they are to be
+    kept."""
+    TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
+    NOTHING: gl.constexpr = _nothing(KIND, HALVES)
+    if PEEL:
+        own = ()
+        for tile in gl.static_range(TILES):
+            words = kept[tile]
+            if may_end(tile, TILE, COLUMNS, ALIGN):
+                keep = ends[tile][1]
+                if HALVES == 2:
+                    words = (words & keep) | (NOTHING & ~keep)
+                else:
+                    words = gl.where(keep != 0, words, NOTHING)
+            own = own + (words,)
+        kept = own
+    most = kept[0]
+    for tile in gl.static_range(1, TILES):
+        most = _greater_words(kept[tile], KIND, HALVES, most)
+    peak = element(most, 0, KIND, HALVES)
+    if HALVES == 2:
+        peak = gl.maximum(peak, element(most, 1, KIND, HALVES))
+    peak = gl.reduce(peak, 1, greater)
+    bottom = gl.maximum(peak, LOWEST)
+    beyond = bottom
+    if HALVES == 2:
+        factor = gl.where(gl.abs(bottom) < FAR, LOG2_E, 1.0)
+        product = bottom * factor
+        beyond = gl.fma(bottom, factor, -product)
+    total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
+    exponentials = ()
+    for tile in gl.static_range(TILES):
+        for half in gl.static_range(HALVES):
+            value = element(kept[tile], half, KIND, HALVES)
+            if HALVES == 2:
+                value = gl.exp2(gl.fma(value, factor[:, None], -product[:, None]))
+            else:
+                value = gl.exp2((value - bottom[:, None]) * LOG2_E)
+            total += value
+            if KEEP:
+                exponentials = exponentials + (value,)
+    sums = gl.reduce(total, 1, add)
+    if HALVES == 2:
+        sums = sums * gl.exp2(-beyond)
+    return kept, peak, sums, bottom, beyond, exponentials
+
+
+@gluon.jit
 def forward_cluster(
     x_ptr,
     y_ptr,
@@ -145,46 +199,10 @@ def forward_cluster(
     NOTHING: gl.constexpr = _nothing(KIND, HALVES)
     kept = _load(x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES)
     ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
-    if PEEL:
-        own = ()
-        for tile in gl.static_range(TILES):
-            words = kept[tile]
-            if may_end(tile, TILE, COLUMNS, ALIGN):
-                keep = ends[tile][1]
-                if HALVES == 2:
-                    words = (words & keep) | (NOTHING & ~keep)
-                else:
-                    words = gl.where(keep != 0, words, NOTHING)
-            own = own + (words,)
-        kept = own
-    most = kept[0]
-    for tile in gl.static_range(1, TILES):
-        most = _greater_words(kept[tile], KIND, HALVES, most)
-    peak = element(most, 0, KIND, HALVES)
-    if HALVES == 2:
-        peak = gl.maximum(peak, element(most, 1, KIND, HALVES))
-    peak = gl.reduce(peak, 1, greater)
-    bottom = gl.maximum(peak, LOWEST)
-    if HALVES == 2:
-        factor = gl.where(gl.abs(bottom) < FAR, LOG2_E, 1.0)
-        product = bottom * factor
-        beyond = gl.fma(bottom, factor, -product)
-    total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
-    exponentials = ()
-    for tile in gl.static_range(TILES):
-        for half in gl.static_range(HALVES):
-            value = element(kept[tile], half, KIND, HALVES)
-            if HALVES == 2:
-                value = gl.exp2(gl.fma(value, factor[:, None], -product[:, None]))
-            else:
-                value = gl.exp2((value - bottom[:, None]) * LOG2_E)
-            total += value
-            if not LOG:
-                exponentials = exponentials + (value,)
-    sums = gl.reduce(total, 1, add)
-    if HALVES == 2:
-        sums = sums * gl.exp2(-beyond)
-    top, whole = exchange(peak, sums, mailbox, layout, WARPS, BLOCKS, PEAKS)
+    kept, peak, sums, bottom, beyond, exponentials = _statistics(
+        kept, ends, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, HALVES, KIND, not LOG
+    )
+    top, whole = exchange(peak, sums, mailbox, layout, WARPS, BLOCKS, PEAKS, BLOCKS)
     if LOG:
         shift = gl.log(whole)
     else:
@@ -203,6 +221,49 @@ def forward_cluster(
             y_ptr, row, out, tile, ends, 0, lead, layout,
             COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES,
         )  # fmt: skip
+
+
+@gluon.jit
+def loss_cluster(
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    lse_ptr,
+    ignored,
+    COLUMNS: gl.constexpr,
+    STRIDE: gl.constexpr,
+    TILES: gl.constexpr,
+    WARPS: gl.constexpr,
+    BLOCKS: gl.constexpr,
+    VECTOR: gl.constexpr,
+    ALIGN: gl.constexpr,
+    PEEL: gl.constexpr,
+    HALVES: gl.constexpr,
+    OVERLAP: gl.constexpr,
+):
+    """Compute cross-entropy of a row. Only the first block is told what the others found, and only
+    its first warp writes."""
+    KIND: gl.constexpr = x_ptr.dtype.element_ty
+    ALL: gl.constexpr = WARPS * BLOCKS
+    layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
+    mailbox = open_mailbox(WARPS, BLOCKS)
+    row = gl.program_id(0)
+    lead, left = _begin(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES, OVERLAP)
+    target = gl.load(target_ptr + row)
+    NOTHING: gl.constexpr = _nothing(KIND, HALVES)
+    kept = _load(x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES)
+    there = (target >= 0) & (target < COLUMNS)
+    logit = gl.load(x_ptr + row.to(gl.int64) * STRIDE + target, mask=there, other=float("nan"))
+    ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
+    _, peak, sums, _, _, _ = _statistics(
+        kept, ends, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, HALVES, KIND, False
+    )
+    top, whole = exchange(peak, sums, mailbox, layout, WARPS, BLOCKS, PEAKS, 1)
+    warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))
+    loss = (top - logit.to(gl.float32)) + gl.log(whole)
+    at = row + warp * 0
+    gl.store(loss_ptr + at, gl.where(target == ignored, 0.0, loss), mask=warp == 0)
+    gl.store(lse_ptr + at, top + gl.log(whole), mask=warp == 0)
 
 
 @gluon.jit
@@ -250,7 +311,7 @@ def gradient_cluster(
             else:
                 total = gl.fma(element(words, half, KIND, HALVES), gradient, total)
     own = gl.reduce(total, 1, add)
-    whole, _ = exchange(own, own, mailbox, layout, WARPS, BLOCKS, SUMS)
+    whole, _ = exchange(own, own, mailbox, layout, WARPS, BLOCKS, SUMS, BLOCKS)
     shift = whole[:, None]
     for tile in gl.static_range(TILES):
         out = ()

@@ -12,6 +12,7 @@ from .._elements import ITEM_BYTES, lanes_of, vector, widest_alignment, without_
 from .choice import (
     BACKWARD,
     LOSS,
+    LOSS_GRADIENT,
     MOST_REGISTERS,
     REGISTER_STEP,
     Choice,
@@ -31,8 +32,9 @@ PAIR_BYTES, BARRIER_BYTES = 8, 16
 """What a block's shared memory has for each warp of the cluster, and besides."""
 MOST_ELEMENTS = 128
 """Of a thread and an input."""
-EXPONENTIALS, WORDS = 16, 40
-"""Registers of a thread apart from what it keeps: the exponentials of softmax, or words."""
+EXPONENTIALS, WORDS, LOSS_WORDS = 16, 40, 16
+"""Registers of a thread apart from what it keeps: the exponentials of softmax, or words, which are
+used once by cross-entropy."""
 BLOCK_SECONDS, ELEMENT_SECONDS = 1.9e-6, 15e-9
 """How long a block takes besides its transfers, and for each element of a thread: it starts, waits
 for its row and for the other blocks, and ends."""
@@ -46,13 +48,18 @@ ALONE = 0.045
 """What it costs that a multiprocessor has one such block, and idles between two; of several, their
 share of it. The constants fit 82 launches of 12 problems: those that they put first reach 0.4
 percent of a copy less than the best on average, and 2.6 at most (H200, triton 3.6, 2026-11-29)."""
+SPREAD = 0.0018
+"""What each block of a cluster costs cross-entropy, which waits for memory alone: the more of them
+have to find room at the same time, the longer multiprocessors are empty. With it, what is put first
+of 51 launches of 10 problems is 0.2 percent slower than the best on average, and 1.2 at most;
+without it 1.4 and 10 (the same day)."""
 
 
 def why_not(problem: Problem, target: Target) -> str:
     """Return why clusters cannot do it; "" if they can."""
     if target.vendor != "nvidia" or target.capability < (9, 0):
         return f"{target.name} has no clusters"
-    if problem.operation.startswith(LOSS):
+    if problem.operation == LOSS_GRADIENT:
         return f"clusters do not compute {problem.operation}"
     if not is_congruent(problem):
         return "rows of input and output do not lie alike"
@@ -84,7 +91,7 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
         )
         if tiles * wide > MOST_ELEMENTS or needed > MOST_REGISTERS or not resident:
             continue
-        moved = (inputs + 1) * row_bytes(problem) / blocks
+        moved = (inputs + (problem.operation != LOSS)) * row_bytes(problem) / blocks
         transfers = moved * target.sm_count / target.bandwidth
         elements = inputs * tiles * wide
         instructions = INSTRUCTIONS + EACH * elements
@@ -96,6 +103,8 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
         )
         took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)
         reached = transfers / took * (1 - ALONE / resident)
+        if problem.operation == LOSS:
+            reached *= 1 - SPREAD * blocks
         found = Choice(
             "cluster",
             warps,
@@ -117,7 +126,8 @@ def _registers(problem: Problem, tiles: int) -> int:
     elements = tiles * vector(problem)
     if problem.operation == "softmax":
         return elements + EXPONENTIALS
-    return inputs_of(problem) * elements // _halves(problem) + WORDS
+    words = inputs_of(problem) * elements // _halves(problem)
+    return words + (LOSS_WORDS if problem.operation == LOSS else WORDS)
 
 
 def _halves(problem: Problem) -> int:
@@ -128,8 +138,7 @@ def _halves(problem: Problem) -> int:
 def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     """Return the launch: a cluster for each row."""
     problem = without_gap(problem)
-    backward = problem.operation in BACKWARD
-    names = ("y_ptr", "dy_ptr", "dx_ptr") if backward else ("x_ptr", "y_ptr")
+    function, arguments = _arguments(problem)
     constants: dict[str, Scalar] = {
         "COLUMNS": problem.columns,
         "STRIDE": problem.stride,
@@ -140,19 +149,30 @@ def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         "ALIGN": choice.align,
         "PEEL": problem.stride % choice.align != 0,
         "HALVES": _halves(problem),
-        "LOG": problem.operation.startswith("log"),
         "OVERLAP": choice.overlap,
     }
+    if problem.operation != LOSS:
+        constants["LOG"] = problem.operation.startswith("log")
     made = KernelLaunch(
-        "gradient_cluster" if backward else "forward_cluster",
+        function,
         (problem.rows, 1, 1),
-        dict.fromkeys(names, pointer(problem)),
+        arguments,
         constants,
         choice.warps,
-        divisible_by_16=names,
+        divisible_by_16=tuple(name for name, kind in arguments.items() if kind.startswith("*")),
         maxnreg=choice.maxnreg,
         overlaps=choice.overlap,
         cluster=choice.blocks,
         shared_bytes=-(-(choice.blocks * choice.warps * PAIR_BYTES + BARRIER_BYTES) // 128) * 128,
     )
     return (made,)
+
+
+def _arguments(problem: Problem) -> tuple[str, dict[str, str]]:
+    """Return the kernel, and what it is given."""
+    if problem.operation == LOSS:
+        outputs = {"target_ptr": "*i64", "loss_ptr": "*fp32", "lse_ptr": "*fp32"}
+        return "loss_cluster", {"x_ptr": pointer(problem), **outputs, "ignored": "i32"}
+    if problem.operation in BACKWARD:
+        return "gradient_cluster", dict.fromkeys(("y_ptr", "dy_ptr", "dx_ptr"), pointer(problem))
+    return "forward_cluster", dict.fromkeys(("x_ptr", "y_ptr"), pointer(problem))

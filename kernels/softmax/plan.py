@@ -50,9 +50,16 @@ LOSS_FREE_REGISTERS, LOSS_VECTOR_REGISTERS = 16, 4
 """The same of cross-entropy, which does not use a second time what it keeps. ptxas takes what it is
 given: with 128 registers for 15 vectors, a multiprocessor has 4 blocks of 4 warps, with 80 it has
 6."""
-FEW_VECTORS = 8
-"""Vectors of each thread from which cross-entropy, which waits for nothing it writes, takes more
-threads: its rows come twice as fast as softmax's, and every thread more costs instructions."""
+FEW_VECTORS, FEW_OF_HALF_WARPS, FEW_THREADS = 10, 8, 256
+"""Vectors of each thread beyond which cross-entropy, which waits for nothing it writes, takes more
+threads, and the most threads that it takes for that: its rows come twice as fast as softmax's, and
+every thread more costs instructions (H200, 2026-11-29, percent of a copy: 54605 × 2458 bfloat16
+with 5 vectors of each of 64 threads 89, with 10 of 32 96; 10468 × 12822 with 13 of 128 96, with 7
+of 256 98)."""
+ALONE_FROM = 1.5
+"""Rows of a warp are alone in their blocks where as many blocks as a multiprocessor takes have so
+many times under way what memory needs (cross-entropy 52925 × 2536 float16 98 instead of 97 %, 77718
+× 1727 bfloat16 97 instead of 96, but 123362 × 1088 float16 88 instead of 97)."""
 SHORTEST = 512
 """Row bytes below which a warp would have no vector for each lane: blocks take padded rows."""
 SHORT = 2 * KIB
@@ -61,6 +68,9 @@ multiprocessor holds too few."""
 SHARING_THREADS = 128
 """Threads up to which rows share a block: a multiprocessor holds too few shorter blocks, and starts
 them too slowly."""
+LOSS_PART_VECTORS = 6
+"""Vectors of each thread of a part of cross-entropy (823 × 163272 bfloat16 95 instead of 93 % with
+16, 332 × 202368 float32 97 instead of 96, H200, 2026-11-29)."""
 LOSS_TILES, LOSS_THREADS = 4, 128
 """Vectors and threads of a part of the gradient of cross-entropy."""
 L2_SHARE = 0.28
@@ -130,7 +140,7 @@ def _under_way(target: Target) -> float:
 
 def keep_rows(problem: Problem, target: Target, threads: int) -> Choice:
     """Return rows that so many threads keep, several in a block where they are few."""
-    rows = max(1, SHARING_THREADS // threads)
+    rows = 1 if _are_alone(problem, target, threads) else max(1, SHARING_THREADS // threads)
     tiles = -(-_vectors(problem) // threads)
     blocks = _blocks(problem, target, threads * rows, tiles)
     return Choice(
@@ -145,6 +155,13 @@ def keep_rows(problem: Problem, target: Target, threads: int) -> Choice:
         assembly=target.vendor == "nvidia",
         why=f"a row in {units.plural(tiles, 'vector')} of each of {threads} threads",
     )
+
+
+def _are_alone(problem: Problem, target: Target, threads: int) -> bool:
+    """Return whether rows of cross-entropy, which a warp keeps, have blocks of their own."""
+    most = target.max_blocks_per_sm * row_bytes(problem)
+    enough = most >= ALONE_FROM * _under_way(target)
+    return problem.operation == LOSS and threads == target.warp_size and enough
 
 
 def _lanes(problem: Problem, target: Target) -> int | None:
@@ -167,9 +184,11 @@ def _lanes(problem: Problem, target: Target) -> int | None:
     if problem.rows <= target.sm_count:  # nothing else hides what a row waits for
         return max((t for t, (tiles, _) in found.items() if tiles >= 2), default=min(found))
     if problem.operation == LOSS:
-        few = [
-            t for t, (tiles, _) in found.items() if tiles <= FEW_VECTORS and t <= SHARING_THREADS
-        ]
+        warp = target.warp_size
+        most = {
+            t: FEW_VECTORS if t >= warp else FEW_OF_HALF_WARPS for t in found if t <= FEW_THREADS
+        }
+        few = [t for t, most_tiles in most.items() if found[t][0] <= most_tiles]
         return min(few or found)
 
     def rank(threads: int) -> tuple[float, int, int, int]:
@@ -274,10 +293,10 @@ def _split(problem: Problem, target: Target) -> Choice:
 
 
 def _balanced_parts(problem: Problem, target: Target) -> Choice:
-    """Return parts that need not tell one another anything: as few as can be."""
+    """Return parts that need not tell one another anything."""
     threads = STREAM_WARPS * 32
     tiles_of_row = -(-_vectors(problem) // threads)
-    count = -(-tiles_of_row // MOST_VECTORS)
+    count = -(-tiles_of_row // LOSS_PART_VECTORS)
     tiles = -(-tiles_of_row // count)
     return Choice(
         "split",
@@ -359,8 +378,8 @@ def fastest(problem: Problem, target: Target) -> str:
     row = row_bytes(problem)
     shareable = not _not_shared(problem)
     few = row >= SPLIT_FROM and problem.rows <= target.sm_count // 2
-    if problem.operation == LOSS:
-        return "split" if few or _lanes(problem, target) is None else "tiled"
+    if few and problem.operation == LOSS:
+        return "split"
     if few:
         many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
         return "cooperative" if many_bytes and shareable else "split"
@@ -373,6 +392,8 @@ def fastest(problem: Problem, target: Target) -> str:
 
 def _without_clusters(problem: Problem, target: Target) -> str:
     """Return the variant for many rows that are too long for one block."""
+    if problem.operation == LOSS:
+        return "split"
     shareable = not _not_shared(problem)
     if is_aligned(problem) and _is_read_again(problem, target):
         return "online"
@@ -458,7 +479,7 @@ VARIANT_OPERATIONS = {
     "tiled": ALL,
     "cooperative": _NO_LOSS,
     "streamed": _NO_LOSS,
-    "cluster": _NO_LOSS,
+    "cluster": tuple(name for name in ALL if name != LOSS_GRADIENT),
     "split": ALL,
     "peeled": ALL,
 }

@@ -119,12 +119,19 @@ def test_the_plan_follows_the_device(family: KernelFamily, operation: str) -> No
 
 
 def test_cross_entropy_takes_few_threads_and_long_rows_in_parts(family: KernelFamily) -> None:
-    """Half a warp keeps a row of 646 halves; 50257 are four parts, added up by a second kernel."""
+    """Half a warp keeps a row of 646 halves, a warp one of 2458, 256 threads one of 12822; without
+    clusters, 50257 are nine parts, added up by a second kernel."""
     (step,) = planned(family, "cross-entropy", 207768, 646).launches
     assert (step.constants["ROWS"], step.constants["TILES"], step.num_warps) == (8, 6, 4)
-    plan = planned(family, "cross-entropy", 2671, 50257)
+    for columns, rows, tiles, warps in ((1088, 4, 5, 4), (2458, 1, 10, 1), (12822, 1, 7, 8)):
+        (step,) = planned(family, "cross-entropy", 2**27 // columns, columns).launches
+        found = (step.constants["ROWS"], step.constants["TILES"], step.num_warps)
+        assert found == (rows, tiles, warps)
+    assert planned(family, "cross-entropy", 2671, 50257).variant == "cluster"
+    older = replace(H200, capability=(8, 0))
+    plan = family.plan(Problem("cross-entropy", 2671, 50257), older, None)
     assert [step.function for step in plan.launches] == ["parts_statistics", "split_loss"]
-    assert [step.grid[0] for step in plan.launches] == [4 * 2671, 2671]
+    assert [step.grid[0] for step in plan.launches] == [9 * 2671, 2671]
     assert plan.launches[0].constants["PEEL"] is True
 
 

@@ -119,7 +119,7 @@ def test_what_cooperative_cannot_do_either_is_split() -> None:
 def test_the_second_launch_starts_early_where_the_device_can(
     target: str, overlaps: bool, operation: str, rows: int, columns: int
 ) -> None:
-    variant = None if operation == "cross-entropy" else "streamed"
+    variant = "split" if operation == "cross-entropy" else "streamed"
     problem = Problem(operation, rows, columns)
     first, last = FAMILY.plan(problem, targets.get(target), variant).launches
     assert (first.overlaps, last.overlaps) == (False, overlaps)
