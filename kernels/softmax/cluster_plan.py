@@ -95,7 +95,7 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
         transfers = moved * target.sm_count / target.bandwidth
         elements = inputs * tiles * wide
         instructions = INSTRUCTIONS + EACH * elements
-        instructions += PEELING * (problem.stride % align != 0)
+        instructions += PEELING * _peels(problem, align)
         longest = (
             transfers,
             (BLOCK_SECONDS + ELEMENT_SECONDS * elements) / resident,
@@ -130,6 +130,12 @@ def _registers(problem: Problem, tiles: int) -> int:
     return words + (LOSS_WORDS if problem.operation == LOSS else WORDS)
 
 
+def _peels(problem: Problem, align: int) -> bool:
+    """Return whether rows begin or end within a vector. Rows of cross-entropy may begin at vectors
+    and end within them, since nothing is written that lies as they do."""
+    return problem.stride % align != 0 or problem.columns % vector(problem) != 0
+
+
 def _halves(problem: Problem) -> int:
     """Return the elements of a word."""
     return 4 // ITEM_BYTES[problem.dtype]
@@ -147,7 +153,7 @@ def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         "BLOCKS": choice.blocks,
         "VECTOR": vector(problem),
         "ALIGN": choice.align,
-        "PEEL": problem.stride % choice.align != 0,
+        "PEEL": _peels(problem, choice.align),
         "HALVES": _halves(problem),
         "OVERLAP": choice.overlap,
     }

@@ -108,6 +108,7 @@ def test_what_a_thread_keeps_fits_its_registers(problem: Problem, tmp_path: Path
         Problem("cross-entropy", 17, 5001, "float16"),
         Problem("cross-entropy", 9, 3001, "float32"),
         Problem("cross-entropy", 8, 1500, row_stride=1508),
+        Problem("cross-entropy", 7, 4097, row_stride=4104),
     ],
     ids=str,
 )
