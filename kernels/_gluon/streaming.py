@@ -80,8 +80,18 @@ def _load_assembly(offset):
 
 @gluon.constexpr_function
 def _copy_assembly(to, at):
-    """Start to copy the vector at $8 to shared memory, or zeros where $12 is 0 instead of 16."""
-    return f"cp.async.cg.shared.global [$4 + {to}], [$8 + {at}], 16, $12; // $0, $1, $2, $3"
+    """Start to copy the vector at $8 to shared memory, or zeros where $12 is 0 instead of 16. L2
+    evicts it last: rings whose rows are read so, and written to be evicted first, are 0 to 1.5
+    percent faster (norms' gradients of 17 problems, H200, 2026-11-29)."""
+    return "\n".join(
+        [
+            "{ // $0, $1, $2, $3",
+            ".reg .b64 policy;",
+            "createpolicy.fractional.L2::evict_last.b64 policy, 1.0;",
+            f"cp.async.cg.shared.global.L2::cache_hint [$4 + {to}], [$8 + {at}], 16, $12, policy;",
+            "}",
+        ]
+    )
 
 
 @gluon.constexpr_function

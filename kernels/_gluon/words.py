@@ -217,6 +217,7 @@ def write(
     tensor, row, out, tile: gl.constexpr, ends, part, lead, layout: gl.constexpr,
     COLUMNS: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
     VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
+    DROP: gl.constexpr,
 ):  # fmt: skip
     """Write a tile's columns: whole vectors of 16 bytes, and single elements of those that are
     shared with the row's neighbours."""
@@ -234,7 +235,7 @@ def write(
         stop = (lead + COLUMNS) // VECTOR * VECTOR
         left = gl.minimum(stop - part * CHUNK, CHUNK)
         inside = inside & (word < left // HALVES)
-    gl.store(to + word, words, mask=inside)
+    gl.store(to + word, words, mask=inside, eviction_policy=DROP)
     if PEEL and may_end(tile, TILE, SURE, ALIGN):
         bits = gl.where(inside, 0, ends[tile][0])
         gl.inline_asm_elementwise(

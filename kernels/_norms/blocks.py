@@ -12,6 +12,8 @@ from .._elements import ITEM_BYTES, TRITON_TYPE, vector
 
 TILED = ("register-tiled", "peeled", "cooperative")
 """Variants that keep a row in its own dtype, in several tiles."""
+PAST_L1 = "past L1"
+"""Of a load: L1 does not keep what nobody reads again, but weights instead."""
 MISSING = -1
 """The word of a program that has not told its sums."""
 POLLS = 4096
@@ -50,7 +52,7 @@ class Blocks:
     early: bool = False
     """Weights are loaded before the reduction."""
     read: str = ""
-    """Where a load goes in the order of eviction; empty: as usual."""
+    """Where a load goes in the order of eviction, or ``PAST_L1``; empty: as usual."""
     again: str = "evict_first"
     """Where a load goes the second time that a row is read."""
     write: str = ""

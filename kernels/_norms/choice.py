@@ -9,6 +9,7 @@ from perfcli.model import Problem, Target
 
 from .._elements import ITEM_BYTES, vector
 from .blocks import (
+    PAST_L1,
     TILED,
     Blocks,
     _chunk_columns,
@@ -67,34 +68,35 @@ def _part(tiles: int, most_registers: int) -> Blocks:
     return Blocks("cooperative", 128, tiles=tiles, most_registers=most_registers)
 
 
-PARTS = {_part(8, 64): 1.0, _part(9, 72): 1.0, _part(10, 80): 0.985, _part(12, 96): 0.97}
+_OF_TWELVE = {_part(9, 72): 1.0, _part(10, 80): 0.985, _part(12, 96): 0.97}
+PARTS = {_part(8, 64): 1.0, **_OF_TWELVE}
 """Blocks that keep parts of long rows, with as many registers as ptxas needs without spilling
 (where rows start between multiples of 16 bytes, it spills up to 14 bytes), and how fast they are
 relative to each other where rows fill them, in 15 problems of 19220 to 261648 columns. Blocks of
 256 threads are 4 to 10 percent slower, and of 64 threads as fast (H200, triton 3.6,
 2026-11-28)."""
-SHIFTED_PARTS = {**PARTS, _part(8, 64): 0.96}
+SHIFTED_PARTS = {_part(8, 80): 0.99, **_OF_TWELVE}
 """The same of rows with a mean that start between multiples of 16 bytes (layernorm 3766 × 35642
-bfloat16: 84 % with 8 vectors, 90 with 9, 88 with 10 or 12)."""
+bfloat16: 84 % with 8 vectors in 64 registers, 90 with 9, 88 with 10 or 12; 968 × 138775: 83 with 8
+in 64 registers, 86 with 8 in 80)."""
 PARTS_WITH_RESIDUAL = {
-    _part(6, 80): 1.0,
     _part(7, 96): 1.0,
-    _part(8, 96): 1.0,
-    _part(5, 72): 0.985,
-    _part(4, 64): 0.985,
+    _part(6, 88): 0.99,
+    _part(8, 104): 0.985,
+    _part(5, 80): 0.985,
+    _part(4, 72): 0.985,
 }
-"""The same of rows and their residuals, all of which are loaded before any is added."""
-SHIFTED_PARTS_WITH_RESIDUAL = {
-    part: reached - 0.015 * (part.tiles != 7) for part, reached in PARTS_WITH_RESIDUAL.items()
-}
-"""The same of rows that start between multiples of 16 bytes: only of seven vectors, ptxas spills
-nothing."""
+"""The same of rows and their residuals, all of which are loaded before any is added (layernorm
+2234 × 60094 bfloat16: 87 % with 6 vectors in 80 registers, 93 with 6 in 88 or 7 in 96; 968 ×
+138775: 86 with 8 in 96 registers, 91 with 8 in 112, 92 with 7 in 96; H200, 2026-11-29)."""
 FEW = Blocks("cooperative", threads=256)
 """Blocks of a few long rows (64 × 131072: 71.7 %)."""
 FEW_PART_BYTES = 32 * KIB
 """What each of them keeps of a row at most."""
 LEAST_PART_BYTES = 16 * KIB
 
+PAST_L1_FROM = 8 * KIB
+"""Row bytes: of shorter rows, L1 holds weights for all ways in which they start."""
 BLOCKS_PER_SM = 2
 """Fewer blocks than this per multiprocessor leave some of its bandwidth unused."""
 MOST_PARTS = 1024
@@ -138,6 +140,35 @@ def _fit(problem: Problem, blocks: Blocks) -> Blocks:
 
 def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     """Return blocks for a problem, and why these."""
+    blocks, why = _forward_blocks(problem, target)
+    return _with_policies(problem, target, blocks), why
+
+
+def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
+    """Return the blocks with what caches are to keep, of matrices that L2 does not hold.
+
+    That inputs are read as if they were needed again, and outputs written as if they were not, is
+    worth 1 to 4 points of a copy, the most with a residual (H200, 2026-11-29, bfloat16, percent of
+    a copy: rmsnorm 32768 × 4096 100 and 102, 12000 × 11003 97.5 and 98.9, with a residual 97 and
+    101, layernorm 8192 × 16384 95.5 and 96.7; inputs of all kinds and the other three policies for
+    reads and two for writes were slower). Where weights come from L2 in turn with a row, what
+    matters is that L1 keeps them: from ``PAST_L1_FROM`` bytes on for rows of layer norm that start
+    between multiples of 16 bytes (12000 × 11003 94 instead of 93, 14223 × 9437 94.3 instead of
+    93.1), and in parts of rows.
+    """
+    moved = 2 * (1 + has_residual(problem)) * problem.elements * ITEM_BYTES[problem.dtype]
+    if blocks.variant not in TILED or moved <= target.l2_bytes:
+        return blocks
+    read = LAST
+    if not has_residual(problem) and blocks.parts > 1:
+        read = ""
+    elif not has_residual(problem) and has_mean(problem) and _peels(problem):
+        long = target.vendor == "nvidia" and row_bytes(problem) >= PAST_L1_FROM
+        read = PAST_L1 if long else ""
+    return replace(blocks, read=read, write=FIRST)
+
+
+def _forward_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:
     few = _few_rows(problem, target)
     if (short := _short(problem, target)) is not None:
         return short, f"short rows, {short.rows} to a block"
@@ -227,7 +258,9 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
     L2 cache: more tiles of fewer threads are faster then (H200, 2026-11-28, bfloat16, percent of a
     copy: layernorm 14223 × 9437 in five tiles of 256 threads 87, ten of 128 92; 9309 × 14408 in
     four of 512 92, eight of 256 98; layernorm-residual 6984 × 19220 in two blocks 86, ten of 256
-    94 to 96; rmsnorm 9309 × 14419 in four of 512 93, eight of 256 97).
+    94 to 96; rmsnorm 9309 × 14419 in four of 512 93, eight of 256 97; 2026-11-29: layernorm
+    31866 × 4212 in five of 128 96, nine of 64 98; 12000 × 11003 in six of 256 88, eleven of 128 92,
+    with a residual in three of 512 91, six of 256 96).
     """
     mean, peels = has_mean(problem), _peels(problem)
     usual: tuple[tuple[int, int, int], ...]
@@ -235,14 +268,18 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
         most = 5 if mean else 4
         usual = (32, 4, 0), (64, most, 0), (128, most, 0), (256, 5, 0)
         if peels and mean and not few:
-            return *usual, (512, 4, 64), (256, 10, 112)
+            return *usual, (256, 6, 80), (512, 4, 64), (256, 10, 112)
         if peels and not mean:
             usual = *usual, (256, 8, 96)
         return *usual, (512, 4, 64), (1024, 4, 64)
     most = 7 if mean or peels else 5
     usual = (32, most, 0), (64, most, 0), (128, most, 0)
     if mean:
-        usual = *usual, (128, 10, 96), (256, 7, 0), (256, 10, 96)
+        if peels:
+            usual = (32, most, 0), (64, 11, 96), (128, most, 0), (128, 12, 96)
+        else:
+            usual = *usual, (128, 10, 96)
+        usual = *usual, (256, 7, 0), (256, 10, 96)
         return usual if peels and not few else (*usual, (512, most, 64))
     if peels:
         return *usual, (256, 7, 0), (256, 8, 80), (512, 5, 0)
@@ -304,7 +341,7 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
 def parts_of(problem: Problem) -> Mapping[Blocks, float]:
     """Return the blocks that may keep parts of a row, and how fast they are."""
     if has_residual(problem):
-        return SHIFTED_PARTS_WITH_RESIDUAL if _peels(problem) else PARTS_WITH_RESIDUAL
+        return PARTS_WITH_RESIDUAL
     return SHIFTED_PARTS if has_mean(problem) and _peels(problem) else PARTS
 
 

@@ -313,7 +313,7 @@ def gradient_ring(
                         out = out + (found,)
                     write(
                         dx, done, out, tile, ends, part, lead, layout,
-                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES,
+                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES, "evict_first",
                     )  # fmt: skip
                     fetch_tile(
                         before, sources, tile, coming < until, left, layout, TILES, SURE, WARPS,

@@ -11,6 +11,7 @@ import triton.language as tl
 
 from .._overlap import await_previous
 from .._words import add_pairs, opaque, pack, unpack
+from . import blocks
 from .exchange import await_words
 from .rows import _aligned_part, _edge_columns, add_residual, normalise
 
@@ -121,19 +122,26 @@ def _sum_each(tiles, ROWS: tl.constexpr):
         return (tl.sum(tiles[0], axis=0),)
 
 
+PAST_L1 = tl.constexpr(blocks.PAST_L1)
+
+
 @triton.jit
 def _load_tile(
     vector, part, main, tile: tl.constexpr, CERTAIN: tl.constexpr, CHUNK: tl.constexpr,
     TILE: tl.constexpr, POLICY: tl.constexpr,
 ):  # fmt: skip
     """Return a tile of the vector, which begins with the row's aligned part."""
+    CACHE: tl.constexpr = ".cg" if POLICY == PAST_L1 else ""
+    EVICT: tl.constexpr = "" if POLICY == PAST_L1 else POLICY
     local = tile * TILE + tl.arange(0, TILE)
     column = part * CHUNK + local
     if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
-        values = tl.load(vector + column, eviction_policy=POLICY)
+        values = tl.load(vector + column, eviction_policy=EVICT, cache_modifier=CACHE)
     else:
         mask = (local < CHUNK) & (column < main)
-        values = tl.load(vector + column, mask=mask, other=0.0, eviction_policy=POLICY)
+        values = tl.load(
+            vector + column, mask=mask, other=0.0, eviction_policy=EVICT, cache_modifier=CACHE
+        )
     return values
 
 

@@ -96,7 +96,7 @@ def _ends(
 def _load(
     tensor, row, left, other: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
     STRIDE: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, ALIGN: gl.constexpr,
-    HALVES: gl.constexpr,
+    HALVES: gl.constexpr, KEEP: gl.constexpr,
 ):  # fmt: skip
     """Return the tiles of a row; ``other`` behind its ``left`` bytes."""
     found = ()
@@ -104,9 +104,10 @@ def _load(
         word = words_of(tile, layout, WARPS)
         at = row_at(tensor, row, STRIDE, ALIGN, HALVES) + word
         if (tile + 1) * WARPS * WARP_WORDS * HALVES > COLUMNS:
-            found = found + (gl.load(at, mask=(word >> 2) * 16 < left, other=other),)
+            inside = (word >> 2) * 16 < left
+            found = found + (gl.load(at, mask=inside, other=other, eviction_policy=KEEP),)
         else:
-            found = found + (gl.load(at),)
+            found = found + (gl.load(at, eviction_policy=KEEP),)
     return found
 
 
@@ -184,6 +185,8 @@ def forward_cluster(
     ALIGN: gl.constexpr,
     PEEL: gl.constexpr,
     HALVES: gl.constexpr,
+    KEEP: gl.constexpr,
+    DROP: gl.constexpr,
     LOG: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
@@ -197,7 +200,9 @@ def forward_cluster(
     row = gl.program_id(0)
     lead, left = _begin(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES, OVERLAP)
     NOTHING: gl.constexpr = _nothing(KIND, HALVES)
-    kept = _load(x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES)
+    kept = _load(
+        x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
+    )
     ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
     kept, peak, sums, bottom, beyond, exponentials = _statistics(
         kept, ends, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, HALVES, KIND, not LOG
@@ -219,7 +224,7 @@ def forward_cluster(
                 out = out + (exponentials[tile * HALVES + half] * shift[:, None],)
         write(
             y_ptr, row, out, tile, ends, 0, lead, layout,
-            COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES,
+            COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES, DROP,
         )  # fmt: skip
 
 
@@ -239,6 +244,7 @@ def loss_cluster(
     ALIGN: gl.constexpr,
     PEEL: gl.constexpr,
     HALVES: gl.constexpr,
+    KEEP: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
     """Compute cross-entropy of a row. Only the first block is told what the others found, and only
@@ -251,7 +257,9 @@ def loss_cluster(
     lead, left = _begin(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES, OVERLAP)
     target = gl.load(target_ptr + row)
     NOTHING: gl.constexpr = _nothing(KIND, HALVES)
-    kept = _load(x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES)
+    kept = _load(
+        x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
+    )
     there = (target >= 0) & (target < COLUMNS)
     logit = gl.load(x_ptr + row.to(gl.int64) * STRIDE + target, mask=there, other=float("nan"))
     ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
@@ -280,6 +288,8 @@ def gradient_cluster(
     ALIGN: gl.constexpr,
     PEEL: gl.constexpr,
     HALVES: gl.constexpr,
+    KEEP: gl.constexpr,
+    DROP: gl.constexpr,
     LOG: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
@@ -293,9 +303,11 @@ def gradient_cluster(
     lead, left = _begin(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES, OVERLAP)
     NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
     gradients = _load(
-        dy_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES
+        dy_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
     )
-    values = _load(y_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES)
+    values = _load(
+        y_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
+    )
     ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
     total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
     for tile in gl.static_range(TILES):
@@ -326,5 +338,5 @@ def gradient_cluster(
                 out = out + (value * (gradient - shift),)
         write(
             dx_ptr, row, out, tile, ends, 0, lead, layout,
-            COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES,
+            COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES, DROP,
         )  # fmt: skip

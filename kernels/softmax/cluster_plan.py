@@ -19,6 +19,7 @@ from .choice import (
     inputs_of,
     is_congruent,
     pointer,
+    policies,
     row_bytes,
     share_registers,
 )
@@ -78,6 +79,7 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
     problem = without_gap(problem)
     wide, inputs = vector(problem), inputs_of(problem)
     align = widest_alignment(problem)
+    keep, drop = policies(problem, target)
     most = BLOCKS[-1] if target.capability == (9, 0) else PORTABLE
     for blocks, warps in product((n for n in BLOCKS if n <= most), WARPS):
         threads = warps * target.warp_size
@@ -113,6 +115,8 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
             blocks=blocks,
             align=align,
             maxnreg=share_registers(target, threads * resident),
+            keep=keep,
+            drop=drop,
             overlap=target.overlaps_launches,
             why=f"a row in {blocks} blocks of {threads} threads, {resident} of them on a "
             f"multiprocessor: about {reached:.0%} of the bandwidth",
@@ -155,9 +159,11 @@ def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         "ALIGN": choice.align,
         "PEEL": _peels(problem, choice.align),
         "HALVES": _halves(problem),
+        "KEEP": choice.keep,
         "OVERLAP": choice.overlap,
     }
     if problem.operation != LOSS:
+        constants["DROP"] = choice.drop
         constants["LOG"] = problem.operation.startswith("log")
     made = KernelLaunch(
         function,

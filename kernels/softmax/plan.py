@@ -29,6 +29,7 @@ from .choice import (
     inputs_of,
     is_aligned,
     is_congruent,
+    policies,
     row_bytes,
     share_registers,
 )
@@ -143,6 +144,7 @@ def keep_rows(problem: Problem, target: Target, threads: int) -> Choice:
     rows = 1 if _are_alone(problem, target, threads) else max(1, SHARING_THREADS // threads)
     tiles = -(-_vectors(problem) // threads)
     blocks = _blocks(problem, target, threads * rows, tiles)
+    keep, drop = policies(problem, target)
     return Choice(
         "tiled",
         _warps(target, threads * rows),
@@ -153,6 +155,8 @@ def keep_rows(problem: Problem, target: Target, threads: int) -> Choice:
         if target.vendor == "nvidia"
         else None,
         assembly=target.vendor == "nvidia",
+        keep=keep,
+        drop=drop,
         why=f"a row in {units.plural(tiles, 'vector')} of each of {threads} threads",
     )
 
@@ -238,6 +242,7 @@ def keep_parts(problem: Problem, target: Target, threads: int, most: int) -> Cho
         return keep_rows(problem, target, target.warp_size)
     parts = -(-vectors // (threads * most))
     tiles = -(-vectors // (threads * parts))
+    keep, drop = policies(problem, target)
     return Choice(
         "tiled",
         _warps(target, threads),
@@ -245,6 +250,8 @@ def keep_parts(problem: Problem, target: Target, threads: int, most: int) -> Cho
         chunk=threads * vector(problem) * tiles,
         tiles=tiles,
         assembly=target.vendor == "nvidia",
+        keep=keep,
+        drop=drop,
         why=_write_parts(parts, tiles),
     )
 

@@ -75,6 +75,10 @@ def test_rows_that_registers_hold_spill_none(problem: Problem, tmp_path: Path) -
         (Problem("rmsnorm-residual", 9309, 14419), 256, 8),
         (Problem("rmsnorm-residual", 8200, 16371), 1024, 2),
         (Problem("layernorm", 14223, 9437), 128, 10),
+        (Problem("layernorm", 31866, 4212), 64, 9),  # rows that start between multiples of 16 bytes
+        (Problem("layernorm", 31866, 4216), 128, 5),
+        (Problem("layernorm", 12000, 11003), 128, 11),
+        (Problem("layernorm-residual", 12000, 11003), 256, 6),
         (Problem("layernorm", 9309, 14408), 256, 8),
         (Problem("layernorm", 600, 11204), 512, 3),  # too few rows to be kept by fewer threads
     ],
@@ -91,8 +95,9 @@ def test_a_row_is_kept_by_threads_that_are_busy(problem: Problem, threads: int, 
         (Problem("layernorm", 512, 262144), 32, 8, 64),
         (Problem("rmsnorm", 2671, 50257), 5, 10, 80),  # seven of 8192 would be filled to 88 percent
         (Problem("rmsnorm", 335, 200680, "float32"), 49, 8, 64),
-        (Problem("layernorm-residual", 2000, 67104), 11, 6, 80),
-        (Problem("rmsnorm-residual", 512, 262144), 32, 8, 96),
+        (Problem("layernorm", 968, 138775), 17, 8, 80),
+        (Problem("layernorm-residual", 2000, 67104), 11, 6, 88),
+        (Problem("rmsnorm-residual", 512, 262144), 37, 7, 96),
     ],
     ids=str,
 )
@@ -103,6 +108,38 @@ def test_long_rows_are_cut_into_the_parts_that_they_fill_best(
     found = (launch.constants["PARTS"], launch.constants["TILES"], launch.maxnreg)
     assert found == (parts, tiles, registers)
     assert launch.num_warps == 4
+
+
+@pytest.mark.parametrize(
+    ("problem", "read", "write"),
+    [
+        (Problem("rmsnorm", 32768, 4096), "evict_last", "evict_first"),
+        (Problem("rmsnorm", 12000, 11003), "evict_last", "evict_first"),
+        (Problem("layernorm-residual", 12000, 11003), "evict_last", "evict_first"),
+        (Problem("layernorm-residual", 2000, 67104), "evict_last", "evict_first"),
+        (Problem("layernorm", 12000, 11003), "past L1", "evict_first"),
+        (Problem("layernorm", 54605, 2458), "", "evict_first"),
+        (Problem("rmsnorm", 2671, 50257), "", "evict_first"),
+        (Problem("rmsnorm", 1024, 4096), "", ""),  # L2 holds all of it
+    ],
+    ids=str,
+)
+def test_caches_keep_what_is_needed_again(problem: Problem, read: str, write: str) -> None:
+    constants = launch_of(problem).constants
+    assert (constants["READ"], constants["WRITE"]) == (read, write)
+
+
+@pytest.mark.torch
+def test_rows_past_l1_are_loaded_so_and_weights_are_not() -> None:
+    """By Triton's own names for it: ``ld.global.cg``."""
+    launch = launch_of(Problem("layernorm", 12000, 11003))
+    code = registry.family("layernorm").code
+    source = compiling._source(describing.load_code(code, "layernorm").function("tiled"), launch)
+    ptx = compiling._build(source, LaunchToCompile(code, launch, H200)).asm["ptx"]
+    tiles = int(str(launch.constants["TILES"]))
+    assert len(re.findall(r"ld\.global\.cg\S*\.v4", ptx)) == tiles
+    kept = len(re.findall(r"ld\.global\.L1::evict_last\S*\.v4", ptx))
+    assert kept == 2 * tiles  # of weights and biases
 
 
 @pytest.mark.parametrize(

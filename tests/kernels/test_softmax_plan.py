@@ -213,3 +213,22 @@ def test_bytes_are_counted_as_quack_does(family: KernelFamily) -> None:
     assert family.moved_bytes(Problem("cross-entropy", 3, 5)) == 15 * 2 + 12 * 3
     assert family.moved_bytes(Problem("cross-entropy-backward", 3, 5)) == 2 * 15 * 2 + 16 * 3
     assert family.flops(Problem("softmax", 3, 5)) == 5 * 15
+
+
+@pytest.mark.parametrize(
+    ("operation", "rows", "columns", "policies"),
+    [
+        ("softmax", 32768, 4096, ("evict_last", "evict_first")),
+        ("softmax", 4096, 65536, ("evict_last", "evict_first")),
+        ("softmax-backward", 20349, 6596, ("evict_last", "evict_first")),
+        ("cross-entropy-backward", 31866, 4212, ("evict_last", "evict_first")),
+        ("cross-entropy", 31866, 4212, ("evict_first", "")),
+        ("cross-entropy", 823, 163272, ("evict_first", "")),
+        ("softmax", 1024, 4096, ("", "")),  # L2 holds all of it
+    ],
+)
+def test_what_l2_is_to_keep(
+    family: KernelFamily, operation: str, rows: int, columns: int, policies: tuple[str, str]
+) -> None:
+    constants = planned(family, operation, rows, columns).launches[0].constants
+    assert (constants["KEEP"], constants.get("DROP", "")) == policies
