@@ -89,6 +89,8 @@ PARTS_WITH_RESIDUAL = {
 """The same of rows and their residuals, all of which are loaded before any is added (layernorm
 2234 × 60094 bfloat16: 87 % with 6 vectors in 80 registers, 93 with 6 in 88 or 7 in 96; 968 ×
 138775: 86 with 8 in 96 registers, 91 with 8 in 112, 92 with 7 in 96; H200, 2026-11-29)."""
+MORE_REGISTERS = 8
+"""Of a thread, for sm_100, without which ptxas 12.8 and 12.9 spill up to four words."""
 FEW = Blocks("cooperative", threads=256)
 """Blocks of a few long rows (64 × 131072: 71.7 %)."""
 FEW_PART_BYTES = 32 * KIB
@@ -326,7 +328,9 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
     rows."""
     if not _few_rows(problem, target):
         found = [(fill(problem, kept), reached) for kept, reached in parts_of(problem).items()]
-        return max(found, key=lambda each: _share_filled(problem, each[0]) * each[1])[0]
+        best = max(found, key=lambda each: _share_filled(problem, each[0]) * each[1])[0]
+        more = MORE_REGISTERS * (target.capability >= (10, 0))
+        return replace(best, most_registers=best.most_registers + more)
     parts = max(2, -(-row_bytes(problem) // FEW_PART_BYTES))
     wanted = BLOCKS_PER_SM * target.sm_count
     while (
