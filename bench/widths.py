@@ -28,8 +28,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "2 vectors a part": {"LOSS_TILES": 2},
     "8 vectors a part": {"LOSS_TILES": 8},
 }
+POLICIES = (("", ""), ("evict_last", "evict_first"), ("evict_first", ""), ("", "evict_first"))
+"""Where inputs and outputs go in the order of eviction."""
 THREADS = (32, 64, 128, 256, 512, 1024)
 MOST_TILES = 12
 OTHERS = ("liger", "quack", *contenders.MODES)
@@ -119,7 +123,10 @@ def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, Launc
     found = {"ours": family.plan(problem, target, None)}
     if not others:
         return found
-    cut = _cuts_of_norms if family.name in ("rmsnorm", "layernorm") else _cuts_of_softmax
+    cut = _cuts_of_softmax
+    if family.name in ("rmsnorm", "layernorm"):
+        backward = problem.operation.endswith("backward")
+        cut = _cuts_of_norms_backward if backward else _cuts_of_norms_forward
     asked: dict[str, Callable[[], LaunchPlan]] = dict(cut(problem, target))
     for variant in family.variants:
         if variant.name not in ("three-pass", "tma") and problem.operation in variant.operations:
@@ -141,6 +148,10 @@ def _cuts_of_softmax(
         yield f"{threads} threads", partial(_kept_by, problem, target, threads)
     for name, changed in SETTINGS.items():
         yield name, partial(_with_settings, problem, target, changed)
+    planned = planner.choose(problem, target, planner.fastest(problem, target))
+    for keep, drop in POLICIES:
+        told = replace(planned, keep=keep, drop=drop)
+        yield f"reads {keep}, writes {drop}", partial(planner.plan_of, problem, told)
     clusters = import_module("perfcli.kernels.softmax.cluster_plan")
     if not clusters.why_not(problem, target):
         for choice, _ in clusters.ways(problem, target):
@@ -148,28 +159,43 @@ def _cuts_of_softmax(
             yield label, partial(planner.plan_of, problem, choice)
 
 
-def _cuts_of_norms(
+def _cuts_of_norms_forward(
     problem: Problem, target: Target
 ) -> Iterator[tuple[str, Callable[[], LaunchPlan]]]:
-    """Yield, of gradients, the best cut into persistent programs for each variant and number of
-    threads (of rings also of programs on a multiprocessor), whatever the planner thinks of the
-    others; forward, all kinds of parts of a row, and whole rows by each number of threads."""
+    """Yield all kinds of parts of a row, whole rows by each number of threads, and other policies
+    for caches."""
     plan = import_module("perfcli.kernels._norms.plan")
-    if not problem.operation.endswith("backward"):
-        choice = import_module("perfcli.kernels._norms.choice")
-        for kept in choice.parts_of(problem):
-            blocks = choice.fill(problem, kept)
-            label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
+    choice = import_module("perfcli.kernels._norms.choice")
+    for kept in choice.parts_of(problem):
+        blocks = choice.fill(problem, kept)
+        label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
+        yield label, partial(plan.launches, problem, target, blocks, "")
+    planned, _ = choice._forward_choice(problem, target)
+    for read, write in POLICIES:
+        told = replace(planned, read=read, write=write)
+        label = f"reads {read}, writes {write}"
+        yield label, partial(plan.launches, problem, target, told, "")
+    if planned.variant == "full-tile":
+        for threads, rows in product((32, 64, 128), (1, 2, 4, 8)):
+            blocks = replace(planned, threads=threads, rows=rows)
+            label = f"{rows} rows of {threads} threads"
             yield label, partial(plan.launches, problem, target, blocks, "")
-        variant = "peeled" if choice._peels(problem) else "register-tiled"
-        for threads in THREADS:
-            tile = threads * choice.vector(problem)
-            tiles = -(-problem.columns // tile)
-            if tiles <= MOST_TILES:
-                kept = choice.Blocks(variant, threads, tile=tile, tiles=tiles)
-                label = f"{threads} threads, {tiles} tiles"
-                yield label, partial(plan.launches, problem, target, kept, "")
-        return
+    variant = "peeled" if choice._peels(problem) else "register-tiled"
+    for threads in THREADS:
+        tile = threads * choice.vector(problem)
+        tiles = -(-problem.columns // tile)
+        if tiles <= MOST_TILES:
+            kept = choice.Blocks(variant, threads, tile=tile, tiles=tiles)
+            label = f"{threads} threads, {tiles} tiles"
+            yield label, partial(plan.launches, problem, target, kept, "")
+
+
+def _cuts_of_norms_backward(
+    problem: Problem, target: Target
+) -> Iterator[tuple[str, Callable[[], LaunchPlan]]]:
+    """Yield the best cut into persistent programs for each variant and number of threads (of rings
+    also of programs on a multiprocessor), whatever the planner thinks of the others."""
+    plan = import_module("perfcli.kernels._norms.plan")
     best: dict[str, tuple[float, Any]] = {}
     cuts, rings = (import_module(f"perfcli.kernels._norms.{n}") for n in ("cuts", "ring_plan"))
     twice = tuple((threads, 2 * per_sm) for threads, per_sm in rings.SHAPES)

@@ -43,6 +43,8 @@ writes loads nothing."""
 FREE_REGISTERS, VECTOR_REGISTERS = 40, 5
 """Registers of a thread apart from what it keeps, and for each vector that it keeps; with fewer,
 launches spill (Triton 3.6, sm_90)."""
+MORE_REGISTERS = 8
+"""What a thread needs besides on sm_100, where ptxas 12.8 spills up to 8 words otherwise."""
 RESIDENT = 3
 """Blocks per multiprocessor from which more of them help no more: while one writes, two load."""
 MOST_VECTORS = 16
@@ -214,6 +216,7 @@ def _blocks(problem: Problem, target: Target, threads: int, tiles: int) -> int:
     registers = FREE_REGISTERS + VECTOR_REGISTERS * tiles * inputs_of(problem)
     if problem.operation == LOSS:
         registers = LOSS_FREE_REGISTERS + LOSS_VECTOR_REGISTERS * tiles
+    registers += MORE_REGISTERS * (target.capability >= (10, 0))
     by_registers = int(target.registers_per_sm // (threads * registers))
     return min(by_registers, target.max_threads_per_sm // threads, target.max_blocks_per_sm)
 
