@@ -81,8 +81,8 @@ def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLa
             problem, target, blocks, "full_tile", grid(problem, target, blocks),
             f"{tensors} rows eps", absent,
             COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded_columns(problem),
-            ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=has_residual(problem),
-            MEAN=has_mean(problem), READ=blocks.read, WRITE=blocks.write,
+            ROWS=blocks.rows, RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
+            READ=blocks.read, WRITE=blocks.write,
         )
     ]  # fmt: skip
 

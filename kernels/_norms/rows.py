@@ -88,45 +88,44 @@ def full_tile(
     STRIDE: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
-    STAGES: tl.constexpr,
     RESIDUAL: tl.constexpr,
     MEAN: tl.constexpr,
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """Compute ``ROWS`` rows at a time, each read once and kept in registers. A grid smaller than
-    the number of such tiles goes round, with the weights kept. ``MEAN``: layer norm, which writes
-    each row's mean and 1 / deviation."""
+    """Compute ``ROWS`` rows, each read once and kept in registers. ``MEAN``: layer norm, which
+    writes each row's mean and 1 / deviation. Weights come after what they are multiplied with: a
+    compiler unpacks them where they are loaded, and so waits for them before it asks for more."""
     row = tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
+    first = tl.cast(tl.program_id(0), tl.int64) * ROWS
+    present = tl.program_id(0) * ROWS + row < rows
+    inside = present & (column < COLUMNS)
+    source = first * STRIDE + (row * STRIDE + column)
+    target = first * COLUMNS + (row * COLUMNS + column)
+    values = tl.load(x + source, mask=inside, other=0.0, eviction_policy=READ)
+    if RESIDUAL:
+        other = tl.load(residual + source, mask=inside, other=0.0, eviction_policy=READ)
     w = tl.load(weight + column, mask=column < COLUMNS, other=0.0, eviction_policy="evict_last")
     b = w
     if MEAN:
         b = tl.load(bias + column, mask=column < COLUMNS, other=0.0, eviction_policy="evict_last")
-    for tile in tl.range(
-        tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES
-    ):
-        first = tl.cast(tile, tl.int64) * ROWS
-        present = tile * ROWS + row < rows
-        inside = present & (column < COLUMNS)
-        source = first * STRIDE + (row * STRIDE + column)
-        target = first * COLUMNS + (row * COLUMNS + column)
-        values = tl.load(x + source, mask=inside, other=0.0, eviction_policy=READ)
-        if RESIDUAL:
-            other = tl.load(residual + source, mask=inside, other=0.0, eviction_policy=READ)
-            values = add_residual(values, other)
-            tl.store(total + target, values, mask=inside, eviction_policy=WRITE)
-        wide = values.to(tl.float32)
-        middle = 0.0
-        if MEAN:
-            middle = (tl.sum(wide, axis=1) / COLUMNS)[:, None]
-            wide = tl.where(inside, wide - middle, 0.0)
-        scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / COLUMNS + eps)[:, None]
-        if MEAN:
-            tl.store(mean + first + row, middle, mask=present)
-            tl.store(rstd + first + row, scale, mask=present)
-        out = normalise(values, middle, scale, w, b, MEAN, values.dtype)
-        tl.store(y + target, out, mask=inside, eviction_policy=WRITE)
+    if RESIDUAL:
+        values = add_residual(values, other)
+        tl.store(total + target, values, mask=inside, eviction_policy=WRITE)
+    wide = values.to(tl.float32)
+    middle = 0.0
+    if MEAN:
+        middle = (tl.sum(wide, axis=1) / COLUMNS)[:, None]
+        wide = wide - middle
+        if COLUMNS < BLOCK:
+            wide = tl.where(column < COLUMNS, wide, 0.0)
+    scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / COLUMNS + eps)[:, None]
+    if MEAN:
+        tl.store(mean + first + row, middle, mask=present)
+        tl.store(rstd + first + row, scale, mask=present)
+    out = normalise(values, middle, scale, w, b, MEAN, values.dtype)
+    tl.store(y + target, out, mask=inside, eviction_policy=WRITE)
 
 
 @triton.jit(do_not_specialize=["rows"])

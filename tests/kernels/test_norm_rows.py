@@ -50,6 +50,29 @@ def test_no_load_waits_behind_a_store(operation: str, expected: str) -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("layernorm", ["x", "weight", "bias"]),
+        ("rmsnorm-residual", ["x", "residual", "weight"]),
+    ],
+)
+def test_a_short_row_is_asked_for_before_its_weights(operation: str, expected: list[str]) -> None:
+    """Weights are unpacked where they are loaded, and nothing is asked for until they are there."""
+    launch = launch_of(Problem(operation, 16384, 512))
+    assert launch.function == "full_tile"
+    code = registry.family(operation.partition("-")[0]).code
+    function = describing.load_code(code, "norms").function("full_tile")
+    source = compiling._source(function, launch)
+    ttir = compiling._build(source, LaunchToCompile(code, launch, H200)).asm["ttir"]
+    made_of = dict(re.findall(r"(%\w+) = tt\.\w+ (%\w+)", ttir))
+    loaded = re.findall(r"tt\.load (%\w+)", ttir)
+    for _ in made_of:
+        loaded = [made_of.get(each, each) for each in loaded]
+    assert loaded == [f"%{name}" for name in expected]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
     "problem",
     [
         Problem("layernorm-residual", 300, 16001),
