@@ -10,6 +10,9 @@ from perfcli.model import Problem
 
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 TRITON_TYPE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+MORE_REGISTERS = 8
+"""Of a thread, where registers were counted for sm_90: ptxas 12.8 spills up to 14 words for other
+architectures without them."""
 VECTOR_BYTES = 16
 """The bytes that one thread loads with one instruction, at most."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfcli.model import Problem, Target
 
-from .._elements import ITEM_BYTES, vector
+from .._elements import ITEM_BYTES, MORE_REGISTERS, vector
 from .blocks import (
     PAST_L1,
     TILED,
@@ -89,8 +89,6 @@ PARTS_WITH_RESIDUAL = {
 """The same of rows and their residuals, all of which are loaded before any is added (layernorm
 2234 × 60094 bfloat16: 87 % with 6 vectors in 80 registers, 93 with 6 in 88 or 7 in 96; 968 ×
 138775: 86 with 8 in 96 registers, 91 with 8 in 112, 92 with 7 in 96; H200, 2026-11-29)."""
-MORE_REGISTERS = 8
-"""Of a thread, for sm_100, without which ptxas 12.8 and 12.9 spill up to four words."""
 FEW = Blocks("cooperative", threads=256)
 """Blocks of a few long rows (64 × 131072: 71.7 %)."""
 FEW_PART_BYTES = 32 * KIB
@@ -149,14 +147,14 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
 def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
     """Return the blocks with what caches are to keep, of matrices that L2 does not hold.
 
-    That inputs are read as if they were needed again, and outputs written as if they were not, is
-    worth 1 to 4 points of a copy, the most with a residual (H200, 2026-11-29, bfloat16, percent of
-    a copy: rmsnorm 32768 × 4096 100 and 102, 12000 × 11003 97.5 and 98.9, with a residual 97 and
-    101, layernorm 8192 × 16384 95.5 and 96.7; inputs of all kinds and the other three policies for
-    reads and two for writes were slower). Where weights come from L2 in turn with a row, what
-    matters is that L1 keeps them: from ``PAST_L1_FROM`` bytes on for rows of layer norm that start
-    between multiples of 16 bytes (12000 × 11003 94 instead of 93, 14223 × 9437 94.3 instead of
-    93.1), and in parts of rows.
+    Inputs are read as if they were needed again, and outputs written as if they were not, which is
+    worth up to 4 points of a copy (H200, 2026-11-29, bfloat16, percent of a copy: rmsnorm 32768 ×
+    4096 100 and 102, 12000 × 11003 97.5 and 98.9, with a residual 97 and 101, layernorm 8192 ×
+    16384 95.5 and 96.7). There are two exceptions, both without a residual. Parts of rows are read
+    as usual (layernorm 968 × 138775 87 instead of 86). Rows of layer norm that start between
+    multiples of 16 bytes take their weights from L2 in turn with themselves: from ``PAST_L1_FROM``
+    bytes on they are read past L1, which then keeps weights (12000 × 11003 94 instead of 93, 14223
+    × 9437 94.3 instead of 93.1), and shorter ones as usual.
     """
     moved = 2 * (1 + has_residual(problem)) * problem.elements * ITEM_BYTES[problem.dtype]
     if blocks.variant not in TILED or moved <= target.l2_bytes:
@@ -247,8 +245,20 @@ def _small(problem: Problem, target: Target) -> Blocks | None:
         blocks = Blocks(
             variant, threads, tile=threads * wide, tiles=tiles, most_registers=most_registers
         )
+        blocks = _with_registers(target, blocks)
         return _early(problem, blocks, most_registers) if few else _two_rows(problem, blocks)
     return None
+
+
+def _with_registers(target: Target, blocks: Blocks) -> Blocks:
+    """Return the blocks with the registers that their threads may have on this target, if they are
+    limited: more than for sm_90, unless that leaves a multiprocessor room for one such block."""
+    more = blocks.most_registers + MORE_REGISTERS
+    if blocks.most_registers == 0 or target.capability == (9, 0):
+        return blocks
+    if 2 * blocks.threads * more > target.registers_per_sm:
+        return blocks
+    return replace(blocks, most_registers=more)
 
 
 def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
@@ -278,7 +288,7 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
     usual = (32, most, 0), (64, most, 0), (128, most, 0)
     if mean:
         if peels:
-            usual = (32, most, 0), (64, 11, 96), (128, most, 0), (128, 12, 96)
+            usual = (32, most, 0), (64, 11, 96), (128, most, 0), (128, 11, 96), (128, 12, 104)
         else:
             usual = *usual, (128, 10, 96)
         usual = *usual, (256, 7, 0), (256, 10, 96)
@@ -329,8 +339,7 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
     if not _few_rows(problem, target):
         found = [(fill(problem, kept), reached) for kept, reached in parts_of(problem).items()]
         best = max(found, key=lambda each: _share_filled(problem, each[0]) * each[1])[0]
-        more = MORE_REGISTERS * (target.capability >= (10, 0))
-        return replace(best, most_registers=best.most_registers + more)
+        return _with_registers(target, best)
     parts = max(2, -(-row_bytes(problem) // FEW_PART_BYTES))
     wanted = BLOCKS_PER_SM * target.sm_count
     while (
@@ -365,10 +374,10 @@ def _share_filled(problem: Problem, blocks: Blocks) -> float:
 def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
     """Return the blocks of a variant that was asked for by name."""
     if variant == "cooperative":
-        return _cooperative(problem, target)
+        return _with_policies(problem, target, _cooperative(problem, target))
     threads = _usual_threads(problem)
     if variant in TILED:
-        return _fit(problem, Blocks(variant, threads, read=LAST))
+        return _with_policies(problem, target, _fit(problem, Blocks(variant, threads)))
     tile = min(padded_columns(problem), vector(problem) * threads)
     if variant == "two-read":
         return Blocks(variant, min(threads, max(32, tile // vector(problem))), tile=tile, read=LAST)

@@ -178,6 +178,8 @@ def gradient_ring(
     MEAN: gl.constexpr,
     APART: gl.constexpr,
     SCRATCH: gl.constexpr,
+    KEEP: gl.constexpr,
+    DROP: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
     """Compute all gradients in one pass, the weight's as ``PARTIALS`` partial sums: one for each
@@ -209,7 +211,7 @@ def gradient_ring(
         for slot in gl.static_range(SLOTS - BEHIND):
             fetch(
                 memory + slot * SLOT, tensors, begin + slot * STEP, until, part, left, layout,
-                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
+                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP,
             )  # fmt: skip
         weights = _load_weights(
             weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE
@@ -313,11 +315,11 @@ def gradient_ring(
                         out = out + (found,)
                     write(
                         dx, done, out, tile, ends, part, lead, layout,
-                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES, "evict_first",
+                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES, DROP,
                     )  # fmt: skip
                     fetch_tile(
                         before, sources, tile, coming < until, left, layout, TILES, SURE, WARPS,
-                        HALVES,
+                        HALVES, KEEP,
                     )  # fmt: skip
                 sums = new_sums
                 biases = new_biases
@@ -325,7 +327,7 @@ def gradient_ring(
             else:
                 fetch(
                     before, tensors, coming, until, part, left, layout, TILES,
-                    STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES,
+                    STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP,
                 )  # fmt: skip
             slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
             if MEAN:

@@ -278,10 +278,17 @@ SEGMENT = 9.4e-6
 for, and its columns' sums are written."""
 
 
+POLICIES = "evict_last", "evict_first"
+"""Where inputs and outputs that L2 does not hold go in the order of eviction: 0 to 1.5 percent
+faster than as usual (17 problems, H200, 2026-11-29)."""
+
+
 def launches(
     problem: Problem, target: Target, blocks: Blocks, function: str, there: str, absent: str
 ) -> list[KernelLaunch]:
     """Return the launches that stream rows; ``there`` and ``absent`` are tensors of theirs."""
+    moved = (inputs_of(problem) + 1) * problem.elements * ITEM_BYTES[problem.dtype]
+    keep, drop = POLICIES if moved > target.l2_bytes else ("", "")
     made = step(
         problem, target, blocks, function, (blocks.groups * blocks.parts, 1, 1),
         f"{there} words rows eps", absent,
@@ -293,7 +300,7 @@ def launches(
         BEHIND=behind(blocks), SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem),
         ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem), APART=words_apart(blocks.parts),
-        SCRATCH=_scratch(blocks), OVERLAP=target.overlaps_launches,
+        SCRATCH=_scratch(blocks), KEEP=keep, DROP=drop, OVERLAP=target.overlaps_launches,
     )  # fmt: skip
     made = replace(
         made,

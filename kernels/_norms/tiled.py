@@ -15,6 +15,8 @@ from . import blocks
 from .exchange import await_words
 from .rows import _aligned_part, _edge_columns, add_residual, normalise
 
+PAST_L1 = tl.constexpr(blocks.PAST_L1)
+
 
 @triton.jit
 def _again(x, OPAQUE: tl.constexpr):
@@ -120,9 +122,6 @@ def _sum_each(tiles, ROWS: tl.constexpr):
         return tl.reduce((tiles[0], tiles[1]), 0, add_pairs)
     else:
         return (tl.sum(tiles[0], axis=0),)
-
-
-PAST_L1 = tl.constexpr(blocks.PAST_L1)
 
 
 @triton.jit

@@ -122,7 +122,7 @@ def _second_look(words, HALVES: gl.constexpr):
 def _statistics(
     kept, ends, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr,
     ALL: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
-    KIND: gl.constexpr, KEEP: gl.constexpr,
+    KIND: gl.constexpr, EXPONENTIALS: gl.constexpr,
 ):  # fmt: skip
     """Return the tiles without a neighbour's elements, each warp's maximum and sum of exponentials,
     what these are relative to and how far that is rounded, and the exponentials, if they are to be
@@ -149,7 +149,7 @@ def _statistics(
         peak = gl.maximum(peak, element(most, 1, KIND, HALVES))
     peak = gl.reduce(peak, 1, greater)
     bottom = gl.maximum(peak, LOWEST)
-    beyond = bottom
+    beyond = bottom  # which only half precision uses: something has to be returned
     if HALVES == 2:
         factor = gl.where(gl.abs(bottom) < FAR, LOG2_E, 1.0)
         product = bottom * factor
@@ -164,7 +164,7 @@ def _statistics(
             else:
                 value = gl.exp2((value - bottom[:, None]) * LOG2_E)
             total += value
-            if KEEP:
+            if EXPONENTIALS:
                 exponentials = exponentials + (value,)
     sums = gl.reduce(total, 1, add)
     if HALVES == 2:

@@ -12,13 +12,14 @@ from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
-from .._elements import ITEM_BYTES, VECTOR_BYTES, vector
+from .._elements import ITEM_BYTES, MORE_REGISTERS, VECTOR_BYTES, vector
 from . import cluster_plan
 from .choice import (
     BACKWARD,
     KIB,
     LOSS,
     LOSS_GRADIENT,
+    PARTS_PER_BLOCK,
     STATISTIC_BYTES,
     TELLING,
     WORD_BYTES,
@@ -43,8 +44,6 @@ writes loads nothing."""
 FREE_REGISTERS, VECTOR_REGISTERS = 40, 5
 """Registers of a thread apart from what it keeps, and for each vector that it keeps; with fewer,
 launches spill (Triton 3.6, sm_90)."""
-MORE_REGISTERS = 8
-"""What a thread needs besides on sm_100, where ptxas 12.8 spills up to 8 words otherwise."""
 RESIDENT = 3
 """Blocks per multiprocessor from which more of them help no more: while one writes, two load."""
 MOST_VECTORS = 16
@@ -53,7 +52,7 @@ LOSS_FREE_REGISTERS, LOSS_VECTOR_REGISTERS = 16, 4
 """The same of cross-entropy, which does not use a second time what it keeps. ptxas takes what it is
 given: with 128 registers for 15 vectors, a multiprocessor has 4 blocks of 4 warps, with 80 it has
 6."""
-FEW_VECTORS, FEW_OF_HALF_WARPS, FEW_THREADS = 10, 8, 256
+FEW_VECTORS, FEW_WITHIN_WARPS, FEW_THREADS = 10, 8, 256
 """Vectors of each thread beyond which cross-entropy, which waits for nothing it writes, takes more
 threads, and the most threads that it takes for that: its rows come twice as fast as softmax's, and
 every thread more costs instructions (H200, 2026-11-29, percent of a copy: 54605 × 2458 bfloat16
@@ -192,7 +191,7 @@ def _lanes(problem: Problem, target: Target) -> int | None:
     if problem.operation == LOSS:
         warp = target.warp_size
         most = {
-            t: FEW_VECTORS if t >= warp else FEW_OF_HALF_WARPS for t in found if t <= FEW_THREADS
+            t: FEW_VECTORS if t >= warp else FEW_WITHIN_WARPS for t in found if t <= FEW_THREADS
         }
         few = [t for t, most_tiles in most.items() if found[t][0] <= most_tiles]
         return min(few or found)
@@ -306,8 +305,12 @@ def _balanced_parts(problem: Problem, target: Target) -> Choice:
     """Return parts that need not tell one another anything."""
     threads = STREAM_WARPS * 32
     tiles_of_row = -(-_vectors(problem) // threads)
-    count = -(-tiles_of_row // LOSS_PART_VECTORS)
+    most = LOSS_PART_VECTORS
+    if tiles_of_row > most * PARTS_PER_BLOCK:  # all parts of a row are added up by one block
+        most = MOST_VECTORS
+    count = -(-tiles_of_row // most)
     tiles = -(-tiles_of_row // count)
+    keep, _ = policies(problem, target)
     return Choice(
         "split",
         _warps(target, threads),
@@ -315,6 +318,7 @@ def _balanced_parts(problem: Problem, target: Target) -> Choice:
         chunk=threads * vector(problem) * tiles,
         assembly=target.vendor == "nvidia",
         overlap=target.overlaps_launches,
+        keep=keep,
         why=_write_parts(-(-tiles_of_row // tiles), tiles),
     )
 

@@ -77,6 +77,8 @@ def test_a_short_row_is_asked_for_before_its_weights(operation: str, expected: l
     [
         Problem("layernorm-residual", 300, 16001),
         Problem("layernorm", 200, 28672),
+        Problem("layernorm", 11472, 11701),
+        Problem("layernorm", 25200, 5327),
         Problem("layernorm-residual", 2000, 67104),
     ],
     ids=str,
@@ -148,8 +150,21 @@ def test_long_rows_are_cut_into_the_parts_that_they_fill_best(
     ids=str,
 )
 def test_caches_keep_what_is_needed_again(problem: Problem, read: str, write: str) -> None:
-    constants = launch_of(problem).constants
-    assert (constants["READ"], constants["WRITE"]) == (read, write)
+    """Whether or not the variant is asked for by name."""
+    plan = registry.family(problem.operation.partition("-")[0]).plan
+    for variant in (None, plan(problem, H200, None).variant):
+        constants = launch_of(problem, variant).constants
+        assert (constants["READ"], constants["WRITE"]) == (read, write)
+
+
+@pytest.mark.parametrize(("target", "more"), [("h200", 0), ("b200", 8), ("a100", 8)])
+def test_other_architectures_have_more_registers(target: str, more: int) -> None:
+    """Unless that leaves room for one block: of 512 threads that have 64 registers each."""
+    plan = registry.family("layernorm").plan
+    row = plan(Problem("layernorm", 11472, 11701), targets.get(target), None).launches[-1]
+    assert row.maxnreg == 104 + more
+    wide = Problem("layernorm-residual", 16384, 14336)
+    assert plan(wide, targets.get(target), None).launches[-1].maxnreg == 64
 
 
 @pytest.mark.torch

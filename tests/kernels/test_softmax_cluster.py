@@ -73,6 +73,8 @@ def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -
     assert launching.runnable(made) is made
     monkeypatch.setattr(launching, "find_spec", lambda _: None)
     assert launching.runnable(made) is made.portable
+    loss = FAMILY.plan(Problem("cross-entropy", 2048, 50257), H200, None)
+    assert launching.runnable(loss).variant == "split"
 
 
 @pytest.mark.torch
@@ -143,8 +145,8 @@ def test_large_numbers_whose_products_are_rounded_count_once(
 
 
 @pytest.mark.torch
-def test_targets_that_are_no_columns_are_those_of_the_other_variants() -> None:
-    """NaN, or 0 of the one that is ignored, whatever its row holds."""
+def test_a_target_that_is_no_column_gives_nan_and_the_ignored_one_zero() -> None:
+    """Zero whatever its row holds."""
     import torch
 
     problem = Problem("cross-entropy", 4, 1275)

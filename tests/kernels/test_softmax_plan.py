@@ -132,7 +132,16 @@ def test_cross_entropy_takes_few_threads_and_long_rows_in_parts(family: KernelFa
     plan = family.plan(Problem("cross-entropy", 2671, 50257), older, None)
     assert [step.function for step in plan.launches] == ["parts_statistics", "split_loss"]
     assert [step.grid[0] for step in plan.launches] == [9 * 2671, 2671]
+    assert plan.launches[0].constants["KEEP"] == "evict_first"
     assert plan.launches[0].constants["PEEL"] is True
+
+
+@pytest.mark.parametrize(("columns", "parts"), [(3_000_000, 977), (100_000_000, 12208)])
+def test_a_very_long_row_has_few_parts(family: KernelFamily, columns: int, parts: int) -> None:
+    """One block adds up all of them: of more than 1024, each has 16 vectors of a thread."""
+    last = planned(family, "cross-entropy", 4, columns, "float32").launches[-1]
+    assert last.function == "split_loss"
+    assert last.constants["PARTS"] == 1 << (parts - 1).bit_length()
 
 
 def test_a_row_has_many_threads_where_few_rows_hide_what_it_waits_for(family: KernelFamily) -> None:
