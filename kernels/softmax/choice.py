@@ -77,10 +77,12 @@ def policies(problem: Problem, target: Target) -> tuple[str, str]:
     L2 does not hold.
 
     That inputs are read as if they were needed again, and outputs written as if they were not, is
-    worth 1 to 3 points of a copy (H200, 2026-11-29, bfloat16: softmax 32768 × 4096 98 and 101,
-    log-softmax 22854 × 5873 101 and 103, softmax-backward 20349 × 6596 102.5 and 104; the seven
-    other ways were slower). Cross-entropy writes nothing: it reads such that L2 keeps what others
-    left in it, which would have to be written to memory (8810 × 15236 96 and 98)."""
+    worth up to 3 points of a copy (H200, 2026-11-29, bfloat16: softmax 32768 × 4096 98 and 101,
+    log-softmax 22854 × 5873 101 and 103, softmax-backward 20349 × 6596 102.5 and 104; no other of
+    the nine ways was more than 0.8 points faster anywhere). Cross-entropy writes nothing: it reads
+    such that L2 keeps what others left in it, which would have to be written to memory (8810 ×
+    15236 96 and 98).
+    """
     moved = (inputs_of(problem) + (problem.operation != LOSS)) * problem.elements
     if moved * ITEM_BYTES[problem.dtype] <= target.l2_bytes:
         return "", ""
