@@ -110,9 +110,10 @@ def check(name: str | None, asked: KernelsOptions) -> int:
             checking = check_cases._plan(reference, family, cases, target, runner, smoke)
             total = len(checking.cases)
             if total < checking.known:
+                known = units.plural(checking.known, "case")
                 notes.say(
-                    f"{public(family.name)}: {total} of {checking.known} cases, each operation by "
-                    "each variant, and each dtype, layout and kind of data; --all runs all"
+                    f"{public(family.name)}: {total} of {known}, each operation by each variant, "
+                    "and each dtype, layout and kind of data; --all runs all"
                 )
             with Reporter([f"{public(family.name)}"], notes) as progress:
                 found = CaseResults(checking)
