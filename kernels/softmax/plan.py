@@ -20,6 +20,7 @@ from .choice import (
     LOSS,
     LOSS_GRADIENT,
     PARTS_PER_BLOCK,
+    REGISTER_STEP,
     STATISTIC_BYTES,
     TELLING,
     WORD_BYTES,
@@ -56,8 +57,8 @@ FEW_VECTORS, FEW_WITHIN_WARPS, FEW_THREADS = 10, 8, 256
 """Vectors of each thread beyond which cross-entropy, which waits for nothing it writes, takes more
 threads, and the most threads that it takes for that: its rows come twice as fast as softmax's, and
 every thread more costs instructions (H200, 2026-11-29, percent of a copy: 54605 × 2458 bfloat16
-with 5 vectors of each of 64 threads 89, with 10 of 32 96; 10468 × 12822 with 13 of 128 96, with 7
-of 256 98)."""
+with 5 vectors of each of 64 threads, which spilled, 89, with 10 of 32 96; 10468 × 12822 with 13 of
+128 96, with 7 of 256 98)."""
 ALONE_FROM = 1.5
 """Rows of a warp are alone in their blocks where as many blocks as a multiprocessor takes have so
 many times under way what memory needs (cross-entropy 52925 × 2536 float16 98 instead of 97 %, 77718
@@ -215,6 +216,7 @@ def _blocks(problem: Problem, target: Target, threads: int, tiles: int) -> int:
     registers = FREE_REGISTERS + VECTOR_REGISTERS * tiles * inputs_of(problem)
     if problem.operation == LOSS:
         registers = LOSS_FREE_REGISTERS + LOSS_VECTOR_REGISTERS * tiles
+        registers += -registers % REGISTER_STEP  # which are fewer than needed if rounded down
     registers += MORE_REGISTERS * (target.capability >= (10, 0))
     by_registers = int(target.registers_per_sm // (threads * registers))
     return min(by_registers, target.max_threads_per_sm // threads, target.max_blocks_per_sm)

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perfcli.errors import PerfcliError
+from perfcli.handwritten.compiling import compile_launch
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import Problem
+from perfcli.model.kernel_work import LaunchToCompile
 
 pytestmark = pytest.mark.torch
 
@@ -150,3 +153,13 @@ def test_tensors_that_the_plan_does_not_know_are_refused(change: Any, message: s
     tensors = {"x": change(code.inputs(problem, "cpu", 0)["x"])}
     with pytest.raises(PerfcliError, match=message):
         code.run(problem, tensors, family.plan(problem, targets.get("h200"), None))
+
+
+@pytest.mark.parametrize("columns", [579, 3202])
+def test_rows_of_cross_entropy_spill_none(columns: int, tmp_path: Path) -> None:
+    """What a thread reads of its local memory comes behind the row that it has asked for."""
+    family, target = registry.family("softmax"), targets.get("h200")
+    problem = Problem("cross-entropy", 2**27 // columns, columns)
+    (step,) = family.plan(problem, target, None).launches
+    made = compile_launch(LaunchToCompile(family.code, step, target), family.name, tmp_path)
+    assert (made.spilled_words, made.error) == (0, "")
