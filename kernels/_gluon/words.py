@@ -207,9 +207,9 @@ def find_ends(
 
 
 @gluon.jit
-def only_columns(words, keep, HALVES: gl.constexpr):
-    """Return zeros in place of a neighbour's elements, which may be anything."""
-    return words & keep if HALVES == 2 else gl.where(keep != 0, words, 0.0)
+def only_columns(words, keep, HALVES: gl.constexpr, other: gl.constexpr = 0):
+    """Return ``other`` in place of a neighbour's elements, which may be anything."""
+    return (words & keep) | (other & ~keep) if HALVES == 2 else gl.where(keep != 0, words, other)
 
 
 @gluon.jit

@@ -137,7 +137,7 @@ def _misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> st
     most = min(255, target.registers_per_sm // blocks.threads)
     if (needed := registers(problem, blocks)) > most:
         return f"about {needed} registers per thread, and {target.name} has {most} for that block"
-    if blocks.variant not in ("full-tile", "tma"):
+    if blocks.variant != "tma":
         return ""
     needed, most = _shared_bytes(problem, blocks, inputs), target.shared_bytes_per_block_optin
     if needed > most - 1024:  # sums between warps, barriers

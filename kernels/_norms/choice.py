@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from perfcli.model import Problem, Target
 
 from .._elements import ITEM_BYTES, MORE_REGISTERS, vector
+from .._eviction import LAST, policies
 from .blocks import (
     PAST_L1,
     TILED,
@@ -23,7 +24,6 @@ from .blocks import (
 )
 
 KIB = 1024
-LAST, FIRST = "evict_last", "evict_first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +156,15 @@ def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
     bytes on they are read past L1, which then keeps weights (12000 × 11003 94 instead of 93, 14223
     × 9437 94.3 instead of 93.1), and shorter ones as usual.
     """
-    moved = 2 * (1 + has_residual(problem)) * problem.elements * ITEM_BYTES[problem.dtype]
-    if blocks.variant not in TILED or moved <= target.l2_bytes:
+    read, write = policies(problem, target, 2 * (1 + has_residual(problem)))
+    if blocks.variant not in TILED or not write:
         return blocks
-    read = LAST
     if not has_residual(problem) and blocks.parts > 1:
         read = ""
     elif not has_residual(problem) and has_mean(problem) and _peels(problem):
         long = target.vendor == "nvidia" and row_bytes(problem) >= PAST_L1_FROM
         read = PAST_L1 if long else ""
-    return replace(blocks, read=read, write=FIRST)
+    return replace(blocks, read=read, write=write)
 
 
 def _forward_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
+from .. import _eviction
 from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES, vector
 
 DIVISOR = 16
@@ -58,6 +59,11 @@ def inputs_of(problem: Problem) -> int:
     return 2 if problem.operation in BACKWARD and problem.operation != LOSS_GRADIENT else 1
 
 
+def matrices_of(problem: Problem) -> int:
+    """Return how many are read and written."""
+    return inputs_of(problem) + (problem.operation != LOSS)
+
+
 REGISTER_STEP, MOST_REGISTERS = 8, 255
 """Of a thread: they are given out in such steps (CUDA occupancy calculator)."""
 
@@ -83,10 +89,8 @@ def policies(problem: Problem, target: Target) -> tuple[str, str]:
     such that L2 keeps what others left in it, which would have to be written to memory (8810 ×
     15236 96 and 98).
     """
-    moved = (inputs_of(problem) + (problem.operation != LOSS)) * problem.elements
-    if moved * ITEM_BYTES[problem.dtype] <= target.l2_bytes:
-        return "", ""
-    return ("evict_first", "") if problem.operation == LOSS else ("evict_last", "evict_first")
+    keep, drop = _eviction.policies(problem, target, matrices_of(problem))
+    return (drop, "") if problem.operation == LOSS else (keep, drop)
 
 
 def _vectors_only(problem: Problem) -> bool:
@@ -162,6 +166,15 @@ def launch(
 
 def pointer(problem: Problem) -> str:
     return f"*{TRITON_TYPE[problem.dtype]}"
+
+
+def pointers(problem: Problem) -> dict[str, str]:
+    """Return the tensors of a problem, but for the gradient of cross-entropy (see ``launches``)."""
+    if problem.operation == LOSS:
+        outputs = {"target_ptr": "*i64", "loss_ptr": "*fp32", "lse_ptr": "*fp32"}
+        return {"x_ptr": pointer(problem), **outputs}
+    names = ("y_ptr", "dy_ptr", "dx_ptr") if problem.operation in BACKWARD else ("x_ptr", "y_ptr")
+    return dict.fromkeys(names, pointer(problem))
 
 
 def _tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:

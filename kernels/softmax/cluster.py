@@ -64,17 +64,20 @@ def _nothing(kind, halves):
 
 @gluon.jit
 def _begin(
-    row, COLUMNS: gl.constexpr, STRIDE: gl.constexpr, VECTOR: gl.constexpr, ALIGN: gl.constexpr,
-    PEEL: gl.constexpr, HALVES: gl.constexpr, OVERLAP: gl.constexpr,
+    COLUMNS: gl.constexpr, STRIDE: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr,
+    VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
+    OVERLAP: gl.constexpr,
 ):  # fmt: skip
-    """Return ``lead``, and the bytes of a row together with it, once what is read is there. Let the
-    next kernel start."""
+    """Return the mailbox, the row, its ``lead``, and the bytes of both, once what is read is there.
+    Let the next kernel start."""
+    mailbox = open_mailbox(WARPS, BLOCKS)
+    row = gl.program_id(0)
     lead = row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
     end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
     left = end * (4 // HALVES)
     await_previous(OVERLAP)
     start_next(OVERLAP)
-    return lead, left
+    return mailbox, row, lead, left
 
 
 @gluon.jit
@@ -134,11 +137,7 @@ def _statistics(
         for tile in gl.static_range(TILES):
             words = kept[tile]
             if may_end(tile, TILE, COLUMNS, ALIGN):
-                keep = ends[tile][1]
-                if HALVES == 2:
-                    words = (words & keep) | (NOTHING & ~keep)
-                else:
-                    words = gl.where(keep != 0, words, NOTHING)
+                words = only_columns(words, ends[tile][1], HALVES, NOTHING)
             own = own + (words,)
         kept = own
     most = kept[0]
@@ -196,9 +195,9 @@ def forward_cluster(
     ALL: gl.constexpr = WARPS * BLOCKS
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
     layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
-    mailbox = open_mailbox(WARPS, BLOCKS)
-    row = gl.program_id(0)
-    lead, left = _begin(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES, OVERLAP)
+    mailbox, row, lead, left = _begin(
+        COLUMNS, STRIDE, WARPS, BLOCKS, VECTOR, ALIGN, PEEL, HALVES, OVERLAP
+    )
     NOTHING: gl.constexpr = _nothing(KIND, HALVES)
     kept = _load(
         x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
@@ -252,9 +251,9 @@ def loss_cluster(
     KIND: gl.constexpr = x_ptr.dtype.element_ty
     ALL: gl.constexpr = WARPS * BLOCKS
     layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
-    mailbox = open_mailbox(WARPS, BLOCKS)
-    row = gl.program_id(0)
-    lead, left = _begin(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES, OVERLAP)
+    mailbox, row, lead, left = _begin(
+        COLUMNS, STRIDE, WARPS, BLOCKS, VECTOR, ALIGN, PEEL, HALVES, OVERLAP
+    )
     target = gl.load(target_ptr + row)
     NOTHING: gl.constexpr = _nothing(KIND, HALVES)
     kept = _load(
@@ -298,9 +297,9 @@ def gradient_cluster(
     ALL: gl.constexpr = WARPS * BLOCKS
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
     layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
-    mailbox = open_mailbox(WARPS, BLOCKS)
-    row = gl.program_id(0)
-    lead, left = _begin(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES, OVERLAP)
+    mailbox, row, lead, left = _begin(
+        COLUMNS, STRIDE, WARPS, BLOCKS, VECTOR, ALIGN, PEEL, HALVES, OVERLAP
+    )
     NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
     gradients = _load(
         dy_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP

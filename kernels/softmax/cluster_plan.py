@@ -18,7 +18,8 @@ from .choice import (
     Choice,
     inputs_of,
     is_congruent,
-    pointer,
+    matrices_of,
+    pointers,
     policies,
     row_bytes,
     share_registers,
@@ -93,7 +94,7 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
         )
         if tiles * wide > MOST_ELEMENTS or needed > MOST_REGISTERS or not resident:
             continue
-        moved = (inputs + (problem.operation != LOSS)) * row_bytes(problem) / blocks
+        moved = matrices_of(problem) * row_bytes(problem) / blocks
         transfers = moved * target.sm_count / target.bandwidth
         elements = inputs * tiles * wide
         instructions = INSTRUCTIONS + EACH * elements
@@ -148,7 +149,10 @@ def _halves(problem: Problem) -> int:
 def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     """Return the launch: a cluster for each row."""
     problem = without_gap(problem)
-    function, arguments = _arguments(problem)
+    arguments = pointers(problem)
+    divisible = tuple(arguments)
+    if problem.operation == LOSS:
+        arguments["ignored"] = "i32"
     constants: dict[str, Scalar] = {
         "COLUMNS": problem.columns,
         "STRIDE": problem.stride,
@@ -166,12 +170,12 @@ def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         constants["DROP"] = choice.drop
         constants["LOG"] = problem.operation.startswith("log")
     made = KernelLaunch(
-        function,
+        _function(problem),
         (problem.rows, 1, 1),
         arguments,
         constants,
         choice.warps,
-        divisible_by_16=tuple(name for name, kind in arguments.items() if kind.startswith("*")),
+        divisible_by_16=divisible,
         maxnreg=choice.maxnreg,
         overlaps=choice.overlap,
         cluster=choice.blocks,
@@ -180,11 +184,7 @@ def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     return (made,)
 
 
-def _arguments(problem: Problem) -> tuple[str, dict[str, str]]:
-    """Return the kernel, and what it is given."""
+def _function(problem: Problem) -> str:
     if problem.operation == LOSS:
-        outputs = {"target_ptr": "*i64", "loss_ptr": "*fp32", "lse_ptr": "*fp32"}
-        return "loss_cluster", {"x_ptr": pointer(problem), **outputs, "ignored": "i32"}
-    if problem.operation in BACKWARD:
-        return "gradient_cluster", dict.fromkeys(("y_ptr", "dy_ptr", "dx_ptr"), pointer(problem))
-    return "forward_cluster", dict.fromkeys(("x_ptr", "y_ptr"), pointer(problem))
+        return "loss_cluster"
+    return "gradient_cluster" if problem.operation in BACKWARD else "forward_cluster"

@@ -21,16 +21,14 @@ from .choice import (
     launch,
     parts,
     pointer,
+    pointers,
 )
 
 
 def _forward_arguments(problem: Problem, rows: bool) -> dict[str, str]:
-    element = pointer(problem)
-    sizes = {"rows": "i32", "columns": "i32"} if rows else {"columns": "i32"}
-    if problem.operation == LOSS:
-        outputs = {"target_ptr": "*i64", "loss_ptr": "*fp32", "lse_ptr": "*fp32"}
-        return {"x_ptr": element, **outputs, **sizes, "x_stride": "i32", "ignored": "i32"}
-    return {"x_ptr": element, "y_ptr": element, **sizes, "x_stride": "i32", "y_stride": "i32"}
+    sizes: tuple[str, ...] = ("rows", "columns", "x_stride") if rows else ("columns", "x_stride")
+    sizes += ("ignored",) if problem.operation == LOSS else ("y_stride",)
+    return {**pointers(problem), **dict.fromkeys(sizes, "i32")}
 
 
 def _forward_constants(problem: Problem) -> dict[str, Scalar]:
@@ -112,14 +110,11 @@ PATIENCE = 4096
 """Looks of a block at what others owe it, some milliseconds, before it takes over their work."""
 
 
-def _kept(problem: Problem, choice: Choice) -> tuple[dict[str, str], dict[str, str]]:
-    """Return pointers and sizes of the kernels that read every row once."""
+def _sizes_of_kept(problem: Problem) -> dict[str, str]:
+    """Return the sizes of the kernels that read every row once."""
     if problem.operation in BACKWARD:
-        return pointers(problem), {"columns": "i32", **STRIDES}
-    names = ("x_ptr", "y_ptr")
-    return dict.fromkeys(names, pointer(problem)), dict.fromkeys(
-        ("columns", "x_stride", "y_stride"), "i32"
-    )
+        return {"columns": "i32", **STRIDES}
+    return dict.fromkeys(("columns", "x_stride", "y_stride"), "i32")
 
 
 def _logarithm(problem: Problem) -> dict[str, Scalar]:
@@ -135,8 +130,7 @@ def tiled(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         del constants["DROP"]
         arguments = _forward_arguments(problem, rows=True)
         return (launch(problem, choice, "tiled_loss", (blocks, 1, 1), arguments, constants),)
-    first, sizes = _kept(problem, choice)
-    arguments = {**first, "rows": "i32", **sizes}
+    arguments = {**pointers(problem), "rows": "i32", **_sizes_of_kept(problem)}
     constants |= _logarithm(problem)
     if problem.operation in BACKWARD:
         return (launch(problem, choice, "tiled_backward", (blocks, 1, 1), arguments, constants),)
@@ -208,8 +202,8 @@ def in_parts(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
             "OVERLAP": choice.overlap,
         },
     )
-    first, sizes = _kept(problem, choice)
-    arguments = {**first, "words": "*i64", "items": "i32", "chunks": "i32", **sizes}
+    words = {"words": "*i64", "items": "i32", "chunks": "i32"}
+    arguments = {**pointers(problem), **words, **_sizes_of_kept(problem)}
     constants = {
         **kept_constants(problem, choice),
         **_logarithm(problem),
@@ -239,10 +233,6 @@ FORWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, .
 
 
 STRIDES = {"saved_stride": "i32", "dy_stride": "i32", "dx_stride": "i32"}
-
-
-def pointers(problem: Problem) -> dict[str, str]:
-    return dict.fromkeys(("y_ptr", "dy_ptr", "dx_ptr"), pointer(problem))
 
 
 def _backward_constants(problem: Problem) -> dict[str, Scalar]:

@@ -24,6 +24,14 @@ def launch_of(problem: Problem, variant: str | None = None) -> KernelLaunch:
     return family.plan(problem, H200, variant).launches[-1]
 
 
+def compile_to(form: str, launch: KernelLaunch, operation: str) -> str:
+    """Return a launch's code as Triton's ``ttir``, ``ptx`` …"""
+    family = operation.partition("-")[0]
+    code = registry.family(family).code
+    source = compiling._source(describing.load_code(code, family).function(launch.function), launch)
+    return str(compiling._build(source, LaunchToCompile(code, launch, H200)).asm[form])
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("operation", "expected"),
@@ -37,14 +45,10 @@ def launch_of(problem: Problem, variant: str | None = None) -> KernelLaunch:
 )
 def test_no_load_waits_behind_a_store(operation: str, expected: str) -> None:
     """A compiler moves no load over a store: what stands behind one is waited for alone."""
-    family = operation.partition("-")[0]
-    columns = 768 if family == "layernorm" else 3072
+    columns = 768 if operation.startswith("layernorm") else 3072
     launch = launch_of(Problem(operation, 100_000, columns))
     assert (launch.function, launch.constants["TILES"]) == ("tiled", 3)
-    code = registry.family(family).code
-    source = compiling._source(describing.load_code(code, family).function("tiled"), launch)
-    built = compiling._build(source, LaunchToCompile(code, launch, H200))
-    found = re.findall(r"\btt\.(load|store)\b", built.asm["ttir"])
+    found = re.findall(r"\btt\.(load|store)\b", compile_to("ttir", launch, operation))
     assert "".join(each[0].upper() for each in found) == expected.replace(" ", "")
 
 
@@ -60,10 +64,7 @@ def test_a_short_row_is_asked_for_before_its_weights(operation: str, expected: l
     """Weights are unpacked where they are loaded, and nothing is asked for until they are there."""
     launch = launch_of(Problem(operation, 16384, 512))
     assert launch.function == "full_tile"
-    code = registry.family(operation.partition("-")[0]).code
-    function = describing.load_code(code, "norms").function("full_tile")
-    source = compiling._source(function, launch)
-    ttir = compiling._build(source, LaunchToCompile(code, launch, H200)).asm["ttir"]
+    ttir = compile_to("ttir", launch, operation)
     made_of = dict(re.findall(r"(%\w+) = tt\.\w+ (%\w+)", ttir))
     loaded = re.findall(r"tt\.load (%\w+)", ttir)
     for _ in made_of:
@@ -171,9 +172,7 @@ def test_other_architectures_have_more_registers(target: str, more: int) -> None
 def test_rows_past_l1_are_loaded_so_and_weights_are_not() -> None:
     """By Triton's own names for it: ``ld.global.cg``."""
     launch = launch_of(Problem("layernorm", 12000, 11003))
-    code = registry.family("layernorm").code
-    source = compiling._source(describing.load_code(code, "layernorm").function("tiled"), launch)
-    ptx = compiling._build(source, LaunchToCompile(code, launch, H200)).asm["ptx"]
+    ptx = compile_to("ptx", launch, "layernorm")
     tiles = int(str(launch.constants["TILES"]))
     assert len(re.findall(r"ld\.global\.cg\S*\.v4", ptx)) == tiles
     kept = len(re.findall(r"ld\.global\.L1::evict_last\S*\.v4", ptx))
