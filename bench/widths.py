@@ -2,18 +2,19 @@
 
     python bench/widths.py OUT.json [--family softmax|norms] [--part widths|ways|linear]
                                     [--seconds 220] [--draws 60] [--seed 7] [--workers 12]
-                                    [--peers 10] [--operation backward] [--list]
-                                    [--problem OPERATION,ROWS,COLUMNS,DTYPE]…
+                                    [--peers 10] [--against NAME]… [--operation backward] [--small]
+                                    [--list] [--problem OPERATION,ROWS,COLUMNS,DTYPE]…
 
 Widths are log-uniform from 512 to 262144, every second one a multiple of 8, with rows that make 256
-MiB; the shapes that are known to matter are among them. ``widths`` times the planned launches and a
-copy of as many bytes, and at every tenth draw (``--peers``; 0: at none) also Inductor with and
-without max-autotune, Liger and QuACK; ``ways`` also all other variants, and what else the planner
-could have chosen: other numbers of threads, other settings. First, processes at the same time
-compile everything and hold it against float64; then it is timed alone, and summed up. ``linear``
-times linear-cross-entropy and its peers. ``--operation`` takes those whose names end so,
-``--problem`` these instead of what is drawn. ``--list`` prints the problems and their plans, and
-needs no GPU.
+MiB; the shapes that are known to matter are among them. ``--small``: with rows that make between 64
+KiB and 8 MiB, log-uniform too. ``widths`` times the planned launches and a copy of as
+many bytes, and at every tenth draw (``--peers``; 0: at none) also Inductor with and without
+max-autotune, Liger and QuACK, or those that ``--against`` names; ``ways`` also all other variants,
+and what else the planner could have chosen: other numbers of threads, other settings. First,
+processes at the same time compile everything and hold it against float64; then it is timed alone,
+and summed up. ``linear`` times linear-cross-entropy and its peers. ``--operation`` takes those
+whose names end so (``forward``: all that are no gradients), ``--problem`` these instead of what is
+drawn. ``--list`` prints the problems and their plans, and needs no GPU.
 """
 
 from __future__ import annotations
@@ -44,12 +45,14 @@ from perfcli.machine import targets  # noqa: E402
 from perfcli.model import KernelFamily, LaunchPlan, Problem, Target  # noqa: E402
 from perfcli.model.kernel_work import BenchAsk, BenchRequest, Contender  # noqa: E402
 
+ITEM_BYTES = import_module("perfcli.kernels._elements").ITEM_BYTES
 planner: Any = import_module("perfcli.kernels.softmax.plan")
 FAMILIES = {
     name: tuple(map(registry.family, names))
     for name, names in {"softmax": ("softmax",), "norms": ("rmsnorm", "layernorm")}.items()
 }
 BYTES = 256 << 20
+SMALL_BYTES = 64 << 10, 8 << 20
 SMALLEST, LARGEST = 512, 262144
 NORM_SHAPES = (
     (16384, 14336), (16, 7168), (32768, 2880), (1024, 128256), (512, 8192), (8192, 28672)
@@ -97,21 +100,45 @@ def family_of(problem: Problem) -> KernelFamily:
     return next(family for family in every if problem.operation in family.operations)
 
 
+def draw_small_problems(families: str, draws: int, seed: int) -> list[list[Problem]]:
+    """Return draws of matrices that L2 holds, each of them all operations."""
+    draw = random.Random(seed)
+    found = []
+    for number in range(draws):
+        dtype = ("bfloat16", "float32", "bfloat16", "float16")[number % 4]
+        moved, columns = (_draw(draw, *limits) for limits in (SMALL_BYTES, (SMALLEST, LARGEST)))
+        elements = moved // ITEM_BYTES[dtype]
+        columns = min(columns // 8 * 8 if number % 2 else columns, elements)
+        found.append(
+            [Problem(name, elements // columns, columns, dtype) for name in _operations(families)]
+        )
+    return found
+
+
+def _draw(draw: random.Random, least: int, most: int) -> int:
+    """Return a whole number, log-uniform."""
+    return int(math.exp(draw.uniform(math.log(least), math.log(most))))
+
+
+def _operations(families: str) -> list[str]:
+    return [name for family in FAMILIES[families] for name in family.operations]
+
+
 def draw_problems(families: str, draws: int, seed: int) -> list[list[Problem]]:
     """Return draws, each of them all operations, so that the first so many are a fair sample; one
     of the shapes that are known to matter after each."""
     draw = random.Random(seed)
-    operations = [name for family in FAMILIES[families] for name in family.operations]
+    operations = _operations(families)
     if families == "softmax":
         known = [[Problem(*shape)] for shape in SHAPES]
     else:
         known = [[Problem(name, *shape) for name in operations] for shape in NORM_SHAPES]
     found: list[list[Problem]] = []
     for number in range(draws):
-        columns = int(math.exp(draw.uniform(math.log(SMALLEST), math.log(LARGEST))))
+        columns = _draw(draw, SMALLEST, LARGEST)
         columns = columns // 8 * 8 if number % 2 else columns
         dtype = ("bfloat16", "float32", "bfloat16", "float16")[number % 4]
-        rows = -(-BYTES // (columns * (4 if dtype == "float32" else 2)))
+        rows = -(-BYTES // (columns * ITEM_BYTES[dtype]))
         found.append([Problem(operation, rows, columns, dtype) for operation in operations])
         found += known[number : number + 1]
     return found + known[draws:]
@@ -141,15 +168,21 @@ def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, Launc
     return found
 
 
+def _is_small(problem: Problem) -> bool:
+    """Return whether L2 holds it, so that what caches are told does not matter."""
+    return problem.elements * int(ITEM_BYTES[problem.dtype]) <= SMALL_BYTES[1]
+
+
 def _cuts_of_softmax(
     problem: Problem, target: Target
 ) -> Iterator[tuple[str, Callable[[], LaunchPlan]]]:
+    small = _is_small(problem)
     for threads in THREADS:
         yield f"{threads} threads", partial(_kept_by, problem, target, threads)
-    for name, changed in SETTINGS.items():
+    for name, changed in ({} if small else SETTINGS).items():
         yield name, partial(_with_settings, problem, target, changed)
     planned = planner.choose(problem, target, planner.fastest(problem, target))
-    for keep, drop in POLICIES:
+    for keep, drop in () if small else POLICIES:
         told = replace(planned, keep=keep, drop=drop)
         yield f"reads {keep}, writes {drop}", partial(planner.plan_of, problem, told)
     clusters = import_module("perfcli.kernels.softmax.cluster_plan")
@@ -166,27 +199,29 @@ def _cuts_of_norms_forward(
     for caches."""
     plan = import_module("perfcli.kernels._norms.plan")
     choice = import_module("perfcli.kernels._norms.choice")
-    for kept in choice.parts_of(problem):
+    small = _is_small(problem)
+    for kept in () if small else choice.parts_of(problem):
         blocks = choice.fill(problem, kept)
         label = f"{kept.threads} threads, {blocks.tiles} of {kept.tiles} tiles"
         yield label, partial(plan.launches, problem, target, blocks, "")
     planned, _ = choice._forward_choice(problem, target)
-    for read, write in POLICIES:
+    for read, write in () if small else POLICIES:
         told = replace(planned, read=read, write=write)
         label = f"reads {read}, writes {write}"
         yield label, partial(plan.launches, problem, target, told, "")
-    if planned.variant == "full-tile":
-        for threads, rows in product((32, 64, 128), (1, 2, 4, 8)):
-            blocks = replace(planned, threads=threads, rows=rows)
+    padded = import_module("perfcli.kernels._norms.blocks").padded_columns(problem)
+    for threads, rows in product((32, 64, 128, 256, 512), (1, 2, 4, 8)):
+        if 4 * threads <= rows * padded <= 64 * threads:
+            blocks = choice.Blocks("full-tile", threads=threads, rows=rows)
             label = f"{rows} rows of {threads} threads"
             yield label, partial(plan.launches, problem, target, blocks, "")
-    variant = "peeled" if choice._peels(problem) else "register-tiled"
-    for threads in THREADS:
+    variants = ("peeled", "register-tiled") if choice._peels(problem) else ("register-tiled",)
+    for threads, variant, early in product(THREADS, variants, (False, True)):
         tile = threads * choice.vector(problem)
         tiles = -(-problem.columns // tile)
-        if tiles <= MOST_TILES:
-            kept = choice.Blocks(variant, threads, tile=tile, tiles=tiles)
-            label = f"{threads} threads, {tiles} tiles"
+        if tiles <= MOST_TILES and (small or not early):
+            kept = choice.Blocks(variant, threads, tile=tile, tiles=tiles, early=early)
+            label = f"{variant}, {threads} threads, {tiles} tiles{', early' * early}"
             yield label, partial(plan.launches, problem, target, kept, "")
 
 
@@ -373,7 +408,7 @@ def measure_widths(
     problems = [problem for draw in draws for problem in draw]
     every, others = given.peers, given.part == "ways"
     rivals = [
-        OTHERS if every and number % every == 0 else ()
+        tuple(given.against or OTHERS) if every and number % every == 0 else ()
         for number, draw in enumerate(draws)
         for _ in draw
     ]
@@ -522,7 +557,12 @@ def describe_linear(found: Mapping[str, Any]) -> str:
     return f"{text} {found.get('error', '')}"
 
 
-def _read_problem(text: str) -> Problem:
+def _is_asked(operation: str, asked: str) -> bool:
+    forward = asked == "forward" and not operation.endswith("backward")
+    return forward or operation.endswith(asked)
+
+
+def read_problem(text: str) -> Problem:
     try:
         operation, rows, columns, dtype = text.split(",")
         return Problem(operation, int(rows), int(columns), dtype)
@@ -540,13 +580,18 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=12)
     parser.add_argument("--part", choices=("widths", "ways", "linear"), default="widths")
     parser.add_argument("--peers", type=int, default=10)
+    parser.add_argument("--against", action="append", default=[], choices=OTHERS)
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--operation", default="", help="those whose names end so")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--problem", action="append", default=[])
     given = parser.parse_args()
-    draws = [[_read_problem(each)] for each in given.problem] or [
-        [problem for problem in draw if problem.operation.endswith(given.operation)]
-        for draw in draw_problems(given.family, given.draws, given.seed)
+    drawn = (draw_small_problems if given.small else draw_problems)(
+        given.family, given.draws, given.seed
+    )
+    draws = [[read_problem(each)] for each in given.problem] or [
+        [problem for problem in draw if _is_asked(problem.operation, given.operation)]
+        for draw in drawn
     ]
     if given.list:
         for problem in (each for draw in draws for each in draw):

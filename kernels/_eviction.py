@@ -8,10 +8,30 @@ from ._elements import ITEM_BYTES
 
 LAST, FIRST = "evict_last", "evict_first"
 """Triton's names for it."""
+FROM = 6.2
+"""Sizes of L2 that a kernel moves from which it gains by it, whatever came before it and comes
+after it. It saves 1 to 4 percent of its time then, but a few microseconds are lost if its input has
+just been written, of which L2 holds a part: at 537 MB a copy of what came before and a kernel that
+reads the output are together between 0.4 percent slower and 2 faster, at 403 MB 0.1 to 0.8 faster,
+at 377 MB 0.2 to 2 slower, and at 134 MB 1 to 6 (H200, 2026-11-29; bench/next_kernel.py)."""
+READ_UP_TO = 5
+"""Sizes of L2 up to which a kernel that only reads gains by reading such that L2 keeps what others
+have left in it, which would have to be written to memory: of 268 MB 2 to 4 percent after a kernel
+that wrote its input, and 0.5 to 2 of the time of both with a kernel that reads the input again or
+copies something else; at 411 MB nothing, and at 524 it loses 1 to 4 (the same day)."""
 
 
 def policies(problem: Problem, target: Target, matrices: int) -> tuple[str, str]:
-    """Return where what is read and what is written goes in the order of eviction; as usual if L2
-    holds so many matrices of the problem."""
-    moved = matrices * problem.elements * ITEM_BYTES[problem.dtype]
-    return (LAST, FIRST) if moved > target.l2_bytes else ("", "")
+    """Return where what is read and what is written goes in the order of eviction, by a kernel that
+    moves so many matrices of the problem; "" is as usual."""
+    return (LAST, FIRST) if sizes_of_l2(problem, target, matrices) > FROM else ("", "")
+
+
+def read_policy(problem: Problem, target: Target) -> str:
+    """Return where what is read goes, by a kernel that writes no matrix."""
+    return FIRST if 1 < sizes_of_l2(problem, target, 1) <= READ_UP_TO else ""
+
+
+def sizes_of_l2(problem: Problem, target: Target, matrices: int) -> float:
+    """Return how many times L2 could be filled with so many matrices."""
+    return matrices * problem.elements * ITEM_BYTES[problem.dtype] / target.l2_bytes

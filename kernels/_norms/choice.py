@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import gcd
 
 from perfcli.model import Problem, Target
 
 from .._elements import ITEM_BYTES, MORE_REGISTERS, vector
-from .._eviction import LAST, policies
+from .._eviction import LAST, policies, sizes_of_l2
 from .blocks import (
     PAST_L1,
     TILED,
@@ -107,6 +108,16 @@ SHORT_SHARE = 32
 """Elements of each of its threads, of all its rows."""
 BUSY_BLOCKS = 12
 """Blocks per multiprocessor from which more rows to a block are better than more blocks."""
+SMALL_BYTES, UNSHIFTED = 8 << 20, 2 << 20
+"""Bytes of a matrix up to which time is what a row waits for rather than what memory moves; of rows
+that start between multiples of 16 bytes, for each byte of the widest loads that all of them allow:
+a launch that shifts the weights costs more than narrow loads do then (H200, 2026-11-29: rmsnorm 374
+× 700 bfloat16 4.0 instead of 5.5 µs, layernorm 838 × 5002 9.8 instead of 16.6)."""
+SMALL_TILES = 5
+SMALL_SHARE, SHIFTED_SHARE = 0.3, 0.05
+"""Tiles of a row in a small problem, at most; and the share of the device's threads up to which
+rows take more of them: of 60 problems of 0.5 to 8 MiB, what this chooses is 2 percent slower on
+average than the fastest of 30 ways, and 14 at most."""
 TILE_ELEMENTS = 8
 """Elements per thread of a tile: one 16-byte load of half precision, two of fp32 (with one, ptxas
 12.8 spills two words of 8192 columns)."""
@@ -147,18 +158,19 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
 def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
     """Return the blocks with what caches are to keep, of matrices that L2 does not hold.
 
-    Inputs are read as if they were needed again, and outputs written as if they were not, which is
-    worth up to 4 points of a copy (H200, 2026-11-29, bfloat16, percent of a copy: rmsnorm 32768 ×
-    4096 100 and 102, 12000 × 11003 97.5 and 98.9, with a residual 97 and 101, layernorm 8192 ×
-    16384 95.5 and 96.7). There are two exceptions, both without a residual. Parts of rows are read
-    as usual (layernorm 968 × 138775 87 instead of 86). Rows of layer norm that start between
-    multiples of 16 bytes take their weights from L2 in turn with themselves: from ``PAST_L1_FROM``
-    bytes on they are read past L1, which then keeps weights (12000 × 11003 94 instead of 93, 14223
-    × 9437 94.3 instead of 93.1), and shorter ones as usual.
+    Inputs of large problems are read as if they were needed again, and outputs written as if they
+    were not, which is worth up to 4 points of a copy (H200, 2026-11-29, bfloat16, percent of a
+    copy: rmsnorm 32768 × 4096 100 and 102, 12000 × 11003 97.5 and 98.9, with a residual 97 and 101,
+    layernorm 8192 × 16384 95.5 and 96.7). There are two exceptions, both without a residual. Parts
+    of rows are read as usual (layernorm 968 × 138775 87 instead of 86). Rows of layer norm that
+    start between multiples of 16 bytes take their weights from L2 in turn with themselves: from
+    ``PAST_L1_FROM`` bytes on they are read past L1, which then keeps weights (12000 × 11003 94
+    instead of 93, 14223 × 9437 94.3 instead of 93.1), and shorter ones as usual.
     """
-    read, write = policies(problem, target, 2 * (1 + has_residual(problem)))
-    if blocks.variant not in TILED or not write:
+    matrices = 2 * (1 + has_residual(problem))
+    if blocks.variant not in TILED or sizes_of_l2(problem, target, matrices) <= 1:
         return blocks
+    read, write = policies(problem, target, matrices)
     if not has_residual(problem) and blocks.parts > 1:
         read = ""
     elif not has_residual(problem) and has_mean(problem) and _peels(problem):
@@ -168,9 +180,16 @@ def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
 
 
 def _forward_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:
-    few = _few_rows(problem, target)
     if (short := _short(problem, target)) is not None:
         return short, f"short rows, {short.rows} to a block"
+    if (cached := _cached(problem, target)) is not None:
+        return cached, "a small problem: few tiles of each thread"
+    return _streamed_blocks(problem, target)
+
+
+def _streamed_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:
+    """Return blocks for a problem that takes as long as memory moves it."""
+    few = _few_rows(problem, target)
     small = None
     if has_residual(problem) and not has_mean(problem):
         found = None if few else _entry(RESIDUAL, problem)
@@ -221,6 +240,33 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
     while 2 * rows * padded <= SHORT_SHARE * threads and problem.rows >= 2 * rows * blocks:
         rows *= 2
     return Blocks("full-tile", threads, rows=rows)
+
+
+def _cached(problem: Problem, target: Target) -> Blocks | None:
+    """Return blocks for rows of a small problem, each of which waits for little; None for larger
+    problems and longer rows."""
+    item = ITEM_BYTES[problem.dtype]
+    wide = gcd(vector(problem), problem.columns, problem.stride)
+    shifted = _peels(problem) and problem.rows > 1
+    most = min(SMALL_BYTES, UNSHIFTED * wide * item) if shifted else SMALL_BYTES
+    if problem.elements * item > most:
+        return None
+    room = target.sm_count * target.max_threads_per_sm
+    enough = (SHIFTED_SHARE if shifted else SMALL_SHARE) * room
+    found = None
+    for threads in (32, 64, 128, 256, 512, 1024):
+        tile = threads * vector(problem)
+        tiles = -(-problem.columns // tile)
+        if not target.warp_size <= threads <= target.max_threads_per_block or tiles > SMALL_TILES:
+            continue
+        found = Blocks("register-tiled", threads, tile=tile, tiles=tiles)
+        if problem.rows * threads >= enough or tiles <= 1 + shifted:
+            break
+    if found is None or (
+        has_mean(problem) and found.tiles > 3 and problem.rows * found.threads >= SMALL_SHARE * room
+    ):
+        return found
+    return _early(problem, found, target.registers_per_sm // found.threads)
 
 
 def _small(problem: Problem, target: Target) -> Blocks | None:

@@ -31,7 +31,7 @@ from .blocks import (
 LATENCY = 1.7e-6
 """Seconds of transfers that have to be under way for memory to be busy."""
 LAUNCH = 2e-6
-"""Seconds that one more launch costs."""
+"""Seconds that a launch costs."""
 LINE = 64
 """Tiles have at least as many columns, and programs of a row begin at multiples of as many."""
 REGISTERS = {2: (60, 2.5, 8, 1.0), 4: (54, 4.0, 0, 1.0)}
@@ -61,6 +61,12 @@ ENDS, CONVERTING = 0.05, 0.05
 """What the ends of such rows cost, or float16, whose conversions take twice as long as
 bfloat16's."""
 MOST_PROGRAMS = 8
+ONCE, FITTED_BYTES = 9e-6, 800e6
+"""Seconds that programs of several rows take once if these are in several warps, which wait for
+each other whenever weights are put in order and sums of columns added up (3 to 20: rmsnorm-backward
+2000 × 1001 bfloat16 in 4 rows of a warp 19.4 µs, in one 9.9; layernorm-residual-backward in 8 rows
+of a warp 32.1, in one 12.8; H200, 2026-11-29); and the bytes moved by the problems that all other
+constants were fitted to, which include what these take once."""
 SHARED_SECTORS = 0.07
 """What it costs that tiles begin within sectors, which two of them read and write (layernorm and
 rmsnorm 9309 × 14408 and 14416 bfloat16: 88.5 and 91.3, 91.7 and 95.2 %, H200, 2026-11-28)."""
@@ -197,12 +203,19 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     converting = CONVERTING * (problem.dtype == "float16")
     besides = idle + max(ENDS * _peels(problem), converting)
     besides += SHARED_SECTORS * shares_sectors(problem, blocks)
-    return busy * flight * moves / round_ / (1 + partial) / (1 + besides)
+    reached = busy * flight * moves / round_ / (1 + partial) / (1 + besides)
+    moved = _moved_bytes(problem)
+    once = ONCE * _waits_across_warps(target, blocks) * _beyond_fit(moved)
+    return reached / (1 + once * reached * target.bandwidth / moved)
+
+
+def _waits_across_warps(target: Target, blocks: Blocks) -> bool:
+    return blocks.rows > 1 and blocks.threads > target.warp_size
 
 
 def share_of_partials(problem: Problem, target: Target, count: int) -> float:
     """Return about how much longer ``count`` partial sums make it, of the time of transfers."""
-    moved = (inputs_of(problem) + 1) * problem.elements * ITEM_BYTES[problem.dtype]
+    moved = _moved_bytes(problem)
     price = PARTIAL if moved > target.l2_bytes else PARTIAL_CACHED
     return price * 8 * (1 + has_mean(problem)) * count * problem.columns / moved
 
@@ -259,11 +272,21 @@ def say_reached(blocks: Blocks, reached: float) -> str:
     )
 
 
-def estimate_seconds(problem: Problem, target: Target, reached: float, launches: int) -> float:
-    """Return about how long launches take that reach a share of the bandwidth."""
-    matrices = inputs_of(problem) + 1
-    moved = matrices * problem.elements * ITEM_BYTES[problem.dtype]
-    return moved / target.bandwidth / max(reached, 1e-3) + launches * LAUNCH
+def estimate_seconds(problem: Problem, target: Target, reached: float, launches: int = 0) -> float:
+    """Return about how long a share of the bandwidth that is reached takes; ``launches``: those
+    that it was not estimated with, and that larger problems have in it."""
+    moved = _moved_bytes(problem)
+    seconds = moved / target.bandwidth / max(reached, 1e-3)
+    return seconds + launches * LAUNCH * _beyond_fit(moved)
+
+
+def _moved_bytes(problem: Problem) -> int:
+    return (inputs_of(problem) + 1) * problem.elements * ITEM_BYTES[problem.dtype]
+
+
+def _beyond_fit(moved: int) -> float:
+    """Return the share that the fit has not of what a problem takes once."""
+    return max(0.0, 1 - moved / FITTED_BYTES)
 
 
 def halves(problem: Problem) -> int:

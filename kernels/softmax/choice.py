@@ -79,18 +79,16 @@ def row_bytes(problem: Problem) -> int:
 
 
 def policies(problem: Problem, target: Target) -> tuple[str, str]:
-    """Return where what is read and what is written goes in the order of eviction, of matrices that
-    L2 does not hold.
+    """Return where what is read and what is written goes in the order of eviction.
 
-    That inputs are read as if they were needed again, and outputs written as if they were not, is
-    worth up to 3 points of a copy (H200, 2026-11-29, bfloat16: softmax 32768 × 4096 98 and 101,
-    log-softmax 22854 × 5873 101 and 103, softmax-backward 20349 × 6596 102.5 and 104; no other of
-    the nine ways was more than 0.8 points faster anywhere). Cross-entropy writes nothing: it reads
-    such that L2 keeps what others left in it, which would have to be written to memory (8810 ×
-    15236 96 and 98).
+    Large inputs are read as if they were needed again, and outputs written as if they were not
+    (H200, 2026-11-29, bfloat16, percent of a copy: softmax 32768 × 4096 98 and 101, log-softmax
+    22854 × 5873 101 and 103, softmax-backward 20349 × 6596 102.5 and 104; no other of the nine ways
+    was more than 0.8 points faster anywhere).
     """
-    keep, drop = _eviction.policies(problem, target, matrices_of(problem))
-    return (drop, "") if problem.operation == LOSS else (keep, drop)
+    if problem.operation == LOSS:
+        return _eviction.read_policy(problem, target), ""
+    return _eviction.policies(problem, target, matrices_of(problem))
 
 
 def _vectors_only(problem: Problem) -> bool:

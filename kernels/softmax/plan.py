@@ -81,9 +81,14 @@ L2_SHARE = 0.28
 97 % of a copy at rows of 128 KiB (H200: 0.28) but 84 % at 256 KiB (0.56)."""
 SPLIT_FROM = 32 * KIB
 """Row bytes from which few rows are shared by many blocks."""
-FEW_COOPERATIVE_FROM = 16_000_000
+FEW_CLUSTERS_FROM = 16 * KIB
+"""The same where blocks are in clusters, but for cross-entropy: 4 × 8192 bfloat16 3.9 instead of
+4.5 µs, 32 × 16384 4.5 instead of 8.1 (`split`), 300 × 16384 8.2 instead of 9.6 (H200,
+2026-11-29)."""
+FEW_COOPERATIVE_FROM = 4_000_000
 """Bytes of a few rows from which blocks that keep parts are better than `split`, which reads twice:
-17.2 against 19.6 µs at 64 × 131072 bf16 (17 MB), but 13.3 against 13.2 at 4 × 1048576 bf16."""
+9.3 against 10.3 µs at 2 × 1048576 bf16, 10.4 against 13.8 at 3 × 700001 fp32, but 10.0 against 9.5
+at 1 × 1048589 bf16 (the same day)."""
 MOST_PARTS = 1024
 """The most parts of a row: so many words a block looks at."""
 STREAM_WARPS, STREAM_BLOCKS = 4, 4
@@ -385,32 +390,35 @@ _CHOICES = {
 
 def fastest(problem: Problem, target: Target) -> str:
     """Return the variant for a problem of this shape."""
-    if problem.operation == LOSS_GRADIENT:
-        return "tiled" if is_congruent(problem) else "split"
-    if row_bytes(problem) < SHORTEST:
-        return "cached"
-    if not is_congruent(problem):
-        return "online"
-    row = row_bytes(problem)
-    shareable = not _not_shared(problem)
-    few = row >= SPLIT_FROM and problem.rows <= target.sm_count // 2
-    if few and problem.operation == LOSS:
-        return "split"
-    if few:
-        many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
-        return "cooperative" if many_bytes and shareable else "split"
-    if _lanes(problem, target) is not None:
-        return "tiled"
-    if not cluster_plan.why_not(problem, target):
-        return "cluster"
-    return _without_clusters(problem, target)
+    return "cluster" if _takes_clusters(problem, target) else _without_clusters(problem, target)
+
+
+def _takes_clusters(problem: Problem, target: Target) -> bool:
+    """Return whether a row has several blocks: it is too long for one, or there are too few rows
+    for a block each."""
+    few = problem.rows <= RESIDENT * target.sm_count
+    least = SPLIT_FROM if problem.operation == LOSS else FEW_CLUSTERS_FROM
+    long = row_bytes(problem) >= least and (few or _lanes(problem, target) is None)
+    return long and not cluster_plan.why_not(problem, target)
 
 
 def _without_clusters(problem: Problem, target: Target) -> str:
-    """Return the variant for many rows that are too long for one block."""
-    if problem.operation == LOSS:
+    """Return the variant where there are no clusters, or none is needed."""
+    if problem.operation == LOSS_GRADIENT:
+        return "tiled" if is_congruent(problem) else "split"
+    row = row_bytes(problem)
+    if row < SHORTEST:
+        return "cached"
+    if not is_congruent(problem):
+        return "online"
+    loss, shareable = problem.operation == LOSS, not _not_shared(problem)
+    if row >= SPLIT_FROM and problem.rows <= target.sm_count // 2:
+        many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
+        return "cooperative" if many_bytes and shareable and not loss else "split"
+    if _lanes(problem, target) is not None:
+        return "tiled"
+    if loss:
         return "split"
-    shareable = not _not_shared(problem)
     if is_aligned(problem) and _is_read_again(problem, target):
         return "online"
     if shareable:
