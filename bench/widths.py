@@ -3,18 +3,20 @@
     python bench/widths.py OUT.json [--family softmax|norms] [--part widths|ways|linear]
                                     [--seconds 220] [--draws 60] [--seed 7] [--workers 12]
                                     [--peers 10] [--against NAME]… [--operation backward] [--small]
-                                    [--list] [--problem OPERATION,ROWS,COLUMNS,DTYPE]…
+                                    [--ways PATTERN] [--list]
+                                    [--problem OPERATION,ROWS,COLUMNS,DTYPE]…
 
 Widths are log-uniform from 512 to 262144, every second one a multiple of 8, with rows that make 256
 MiB; the shapes that are known to matter are among them. ``--small``: with rows that make between 64
-KiB and 8 MiB, log-uniform too. ``widths`` times the planned launches and a copy of as
-many bytes, and at every tenth draw (``--peers``; 0: at none) also Inductor with and without
-max-autotune, Liger and QuACK, or those that ``--against`` names; ``ways`` also all other variants,
-and what else the planner could have chosen: other numbers of threads, other settings. First,
-processes at the same time compile everything and hold it against float64; then it is timed alone,
-and summed up. ``linear`` times linear-cross-entropy and its peers. ``--operation`` takes those
-whose names end so (``forward``: all that are no gradients), ``--problem`` these instead of what is
-drawn. ``--list`` prints the problems and their plans, and needs no GPU.
+KiB and 8 MiB, log-uniform too. ``widths`` times the planned launches and a copy of as many bytes,
+and at every tenth draw (``--peers``; 0: at none) also Inductor with and without max-autotune, Liger
+and QuACK, or those that ``--against`` names; ``ways`` also all other variants, and what else the
+planner could have chosen (other numbers of threads, other settings), as far as the labels have a
+match of ``--ways``. First, processes at the same time compile everything and hold it against
+float64; then it is timed alone, and summed up. ``linear`` times linear-cross-entropy and its peers.
+``--operation`` takes those whose names end so (``forward``: all that are no gradients),
+``--problem`` these instead of what is drawn. ``--list`` prints the problems and their plans, and
+needs no GPU.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import json
 import math
 import multiprocessing
 import random
+import re
 import statistics
 import sys
 import time
@@ -144,11 +147,12 @@ def draw_problems(families: str, draws: int, seed: int) -> list[list[Problem]]:
     return found + known[draws:]
 
 
-def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, LaunchPlan]:
-    """Return the planned launches, and all others that differ from them."""
+def plan_ways(problem: Problem, target: Target, others: str | None) -> dict[str, LaunchPlan]:
+    """Return the planned launches, and all others that differ from them whose label has a match of
+    the pattern ``others``; None: no others."""
     family = family_of(problem)
     found = {"ours": family.plan(problem, target, None)}
-    if not others:
+    if others is None:
         return found
     cut = _cuts_of_softmax
     if family.name in ("rmsnorm", "layernorm"):
@@ -159,6 +163,8 @@ def plan_ways(problem: Problem, target: Target, others: bool) -> dict[str, Launc
         if variant.name not in ("three-pass", "tma") and problem.operation in variant.operations:
             asked[variant.name] = partial(family.plan, problem, target, variant.name)
     for name, plan_it in asked.items():
+        if not re.search(others, name):
+            continue
         try:
             plan = plan_it()
         except PerfcliError:
@@ -272,7 +278,7 @@ def _with_settings(problem: Problem, target: Target, changed: Mapping[str, Any])
 
 
 def time_one(
-    problem: Problem, others: bool, against: Sequence[str], rounds: int, seed: int
+    problem: Problem, others: str | None, against: Sequence[str], rounds: int, seed: int
 ) -> dict[str, Any]:
     """Return the seconds of every way, and what is wrong with it."""
     ways = plan_ways(problem, targets.this_gpu(), others)
@@ -317,7 +323,7 @@ def _bench(family: str, seed: int) -> Any:
 
 
 def prepare_one(
-    number: int, problem: Problem, others: bool, against: Sequence[str], seed: int
+    number: int, problem: Problem, others: str | None, against: Sequence[str], seed: int
 ) -> int:
     import torch
 
@@ -328,7 +334,7 @@ def prepare_one(
 
 def prepare_all(
     problems: Sequence[Problem],
-    others: bool,
+    others: str | None,
     rivals: Sequence[Sequence[str]],
     seed: int,
     workers: int,
@@ -406,7 +412,7 @@ def measure_widths(
     """Yield what was timed. Every so many draws have all rivals beside them."""
     started = time.monotonic()
     problems = [problem for draw in draws for problem in draw]
-    every, others = given.peers, given.part == "ways"
+    every, others = given.peers, given.ways if given.part == "ways" else None
     rivals = [
         tuple(given.against or OTHERS) if every and number % every == 0 else ()
         for number, draw in enumerate(draws)
@@ -581,6 +587,7 @@ def main() -> int:
     parser.add_argument("--part", choices=("widths", "ways", "linear"), default="widths")
     parser.add_argument("--peers", type=int, default=10)
     parser.add_argument("--against", action="append", default=[], choices=OTHERS)
+    parser.add_argument("--ways", default="", metavar="PATTERN", help="of the labels of ways")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--operation", default="", help="those whose names end so")
     parser.add_argument("--list", action="store_true")
@@ -595,7 +602,8 @@ def main() -> int:
     ]
     if given.list:
         for problem in (each for draw in draws for each in draw):
-            ways = plan_ways(problem, targets.get("h200"), given.part == "ways")
+            others = given.ways if given.part == "ways" else None
+            ways = plan_ways(problem, targets.get("h200"), others)
             shape = f"{problem.operation} {problem.rows} × {problem.columns} {problem.dtype}"
             sys.stdout.write(f"{shape}: {ways['ours'].why}; {', '.join([*ways][1:])}\n")
         return 0
