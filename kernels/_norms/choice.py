@@ -109,10 +109,11 @@ SHORT_SHARE = 32
 BUSY_BLOCKS = 12
 """Blocks per multiprocessor from which more rows to a block are better than more blocks."""
 SMALL_BYTES, UNSHIFTED = 8 << 20, 2 << 20
-"""Bytes of a matrix up to which time is what a row waits for rather than what memory moves; of rows
-that start between multiples of 16 bytes, for each byte of the widest loads that all of them allow:
-a launch that shifts the weights costs more than narrow loads do then (H200, 2026-11-29: rmsnorm 374
-× 700 bfloat16 4.0 instead of 5.5 µs, layernorm 838 × 5002 9.8 instead of 16.6)."""
+"""Bytes of a matrix up to which time is what a row waits for rather than what memory moves; and of
+rows that start between multiples of 16 bytes, for each byte of the widest loads that all of them
+allow, up to which a launch that shifts the weights costs more than narrow loads do (H200,
+2026-11-29: rmsnorm 374 × 700 bfloat16 4.0 instead of 5.5 µs, layernorm 838 × 5002 9.8 instead of
+16.6)."""
 SMALL_TILES = 5
 SMALL_SHARE, SHIFTED_SHARE = 0.3, 0.05
 """Tiles of a row in a small problem, at most; and the share of the device's threads up to which
@@ -226,16 +227,20 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
     """Return blocks of several rows where there are many short ones; None for all others, and for
     rows that start between multiples of 16 bytes, which only ``peeled`` loads so wide.
 
-    A mean's two reductions wait twice: one warp waits the least, and rows of SHORT_ELEMENTS that L2
-    does not hold are better off in blocks of their own.
+    A mean's two reductions wait twice, and rows of SHORT_ELEMENTS that L2 does not hold are better
+    off in blocks of their own. Of rows that it holds, two share the fewest threads that keep them
+    (H200, 2026-11-29: rmsnorm 2048 × 512 bfloat16 4.4 µs instead of 4.9, layernorm 4096 × 1024 8.4
+    instead of 9.3).
     """
     padded, most, threads = padded_columns(problem), SHORT_ELEMENTS, 64
-    if has_mean(problem):
-        beyond = problem.elements * ITEM_BYTES[problem.dtype] > target.l2_bytes
-        most, threads = (most // 2, 64) if beyond else (most, 32)
     blocks = BUSY_BLOCKS * target.sm_count
+    beyond = problem.elements * ITEM_BYTES[problem.dtype] > target.l2_bytes
+    if has_mean(problem) and beyond:
+        most //= 2
     if padded > most or problem.rows < blocks or not _rows_are_aligned(problem):
         return None
+    if not beyond:
+        threads, blocks = max(32, 2 * padded // SHORT_SHARE), blocks // 2
     rows = 1
     while 2 * rows * padded <= SHORT_SHARE * threads and problem.rows >= 2 * rows * blocks:
         rows *= 2
@@ -245,12 +250,12 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
 def _cached(problem: Problem, target: Target) -> Blocks | None:
     """Return blocks for rows of a small problem, each of which waits for little; None for larger
     problems and longer rows."""
-    item = ITEM_BYTES[problem.dtype]
-    wide = gcd(vector(problem), problem.columns, problem.stride)
-    shifted = _peels(problem) and problem.rows > 1
-    most = min(SMALL_BYTES, UNSHIFTED * wide * item) if shifted else SMALL_BYTES
-    if problem.elements * item > most:
+    bytes_ = problem.elements * ITEM_BYTES[problem.dtype]
+    if bytes_ > SMALL_BYTES:
         return None
+    shifted = _peels(problem) and problem.rows > 1
+    wide = gcd(vector(problem), problem.columns, problem.stride) * ITEM_BYTES[problem.dtype]
+    peels = shifted and bytes_ > UNSHIFTED * wide
     room = target.sm_count * target.max_threads_per_sm
     enough = (SHIFTED_SHARE if shifted else SMALL_SHARE) * room
     found = None
@@ -259,12 +264,14 @@ def _cached(problem: Problem, target: Target) -> Blocks | None:
         tiles = -(-problem.columns // tile)
         if not target.warp_size <= threads <= target.max_threads_per_block or tiles > SMALL_TILES:
             continue
-        found = Blocks("register-tiled", threads, tile=tile, tiles=tiles)
+        variant = "peeled" if peels else "register-tiled"
+        found = Blocks(variant, threads, tile=tile, tiles=tiles)
         if problem.rows * threads >= enough or tiles <= 1 + shifted:
             break
-    if found is None or (
-        has_mean(problem) and found.tiles > 3 and problem.rows * found.threads >= SMALL_SHARE * room
-    ):
+    if found is None or peels:
+        return found
+    many = problem.rows * found.threads >= SMALL_SHARE * room
+    if has_mean(problem) and found.tiles > 3 and many:
         return found
     return _early(problem, found, target.registers_per_sm // found.threads)
 
