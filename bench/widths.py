@@ -93,7 +93,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 POLICIES = (("", ""), ("evict_last", "evict_first"), ("evict_first", ""), ("", "evict_first"))
 """Where inputs and outputs go in the order of eviction."""
 THREADS = (32, 64, 128, 256, 512, 1024)
-MOST_TILES = 12
+REGISTERS = (0, 64, 72, 80, 96, 128)
+"""Of a thread, at most; 0: any number."""
+MOST_TILES = 16
 OTHERS = ("liger", "quack", *contenders.MODES)
 """The contenders that are not ours."""
 
@@ -221,14 +223,33 @@ def _cuts_of_norms_forward(
             blocks = choice.Blocks("full-tile", threads=threads, rows=rows)
             label = f"{rows} rows of {threads} threads"
             yield label, partial(plan.launches, problem, target, blocks, "")
-    variants = ("peeled", "register-tiled") if choice._peels(problem) else ("register-tiled",)
-    for threads, variant, early in product(THREADS, variants, (False, True)):
+    yield from _rows_in_one_block(problem, target)
+
+
+def _rows_in_one_block(
+    problem: Problem, target: Target
+) -> Iterator[tuple[str, Callable[[], LaunchPlan]]]:
+    """Yield whole rows by each number of threads: small ones as all variants that keep a row, with
+    weights from the start or not; others with each number of registers that they may have."""
+    plan = import_module("perfcli.kernels._norms.plan")
+    choice = import_module("perfcli.kernels._norms.choice")
+    estimate = import_module("perfcli.kernels._norms.blocks").registers
+    small, peels = _is_small(problem), choice._peels(problem)
+    variants = ("peeled", "register-tiled") if peels and small else ("peeled",) if peels else ()
+    for threads, variant in product(THREADS, variants or ("register-tiled",)):
         tile = threads * choice.vector(problem)
         tiles = -(-problem.columns // tile)
-        if tiles <= MOST_TILES and (small or not early):
-            kept = choice.Blocks(variant, threads, tile=tile, tiles=tiles, early=early)
-            label = f"{variant}, {threads} threads, {tiles} tiles{', early' * early}"
-            yield label, partial(plan.launches, problem, target, kept, "")
+        kept = choice.Blocks(variant, threads, tile=tile, tiles=tiles)
+        if tiles > MOST_TILES:
+            continue
+        for early, most in product((False, True), (0,)) if small else product((False,), REGISTERS):
+            if most and not estimate(problem, kept) - 8 <= most <= 65536 // threads:
+                continue
+            made = replace(kept, early=early, most_registers=most)
+            made = choice._with_policies(problem, target, made)
+            label = f"{variant}, {threads} threads, {tiles} tiles"
+            label += f", {most} registers" * (most > 0) + ", early" * early
+            yield label, partial(plan.launches, problem, target, made, "")
 
 
 def _cuts_of_norms_backward(
