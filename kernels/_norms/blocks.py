@@ -49,6 +49,9 @@ class Blocks:
     """Pipeline stages of the loop over rows."""
     per_sm: int = 0
     """Programs per multiprocessor that share all rows; 0: one program for each tile of rows."""
+    narrow: bool = False
+    """Rows that start between multiples of 16 bytes are read as wide as that allows, and no weights
+    are shifted for them."""
     early: bool = False
     """Weights are loaded before the reduction."""
     read: str = ""

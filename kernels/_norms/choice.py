@@ -114,6 +114,8 @@ rows that start between multiples of 16 bytes, for each byte of the widest loads
 allow, up to which a launch that shifts the weights costs more than narrow loads do (H200,
 2026-11-29: rmsnorm 374 × 700 bfloat16 4.0 instead of 5.5 µs, layernorm 838 × 5002 9.8 instead of
 16.6)."""
+MOST_NARROW = 12
+"""Narrow loads of a thread, beyond which a few long rows have several blocks each."""
 SMALL_TILES = 5
 SMALL_SHARE, SHIFTED_SHARE = 0.3, 0.05
 """Tiles of a row in a small problem, at most; and the share of the device's threads up to which
@@ -184,7 +186,11 @@ def _forward_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:
     if (short := _short(problem, target)) is not None:
         return short, f"short rows, {short.rows} to a block"
     if (cached := _cached(problem, target)) is not None:
-        return cached, "a small problem: few tiles of each thread"
+        return cached, (
+            f"few rows, {cached.parts} blocks for each"
+            if cached.parts > 1
+            else "a small problem: few tiles of each thread"
+        )
     return _streamed_blocks(problem, target)
 
 
@@ -270,6 +276,9 @@ def _cached(problem: Problem, target: Target) -> Blocks | None:
             break
     if found is None or peels:
         return found
+    loads = found.tiles * vector(problem) * ITEM_BYTES[problem.dtype] // wide
+    if shifted and loads > MOST_NARROW and _few_rows(problem, target):
+        return replace(_of_few(problem, target, LEAST_PART_BYTES * wide // 16), narrow=True)
     many = problem.rows * found.threads >= SMALL_SHARE * room
     if has_mean(problem) and found.tiles > 3 and many:
         return found
@@ -324,7 +333,10 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
     four of 512 92, eight of 256 98; layernorm-residual 6984 × 19220 in two blocks 86, ten of 256
     94 to 96; rmsnorm 9309 × 14419 in four of 512 93, eight of 256 97; 2026-11-29: layernorm
     31866 × 4212 in five of 128 96, nine of 64 98; 12000 × 11003 in six of 256 88, eleven of 128 92,
-    with a residual in three of 512 91, six of 256 96).
+    with a residual in three of 512 91, six of 256 96; 5752 × 23336 in six of 512 94, twelve of 256
+    98). A row of RMS norm that starts at 16 bytes is faster in one block of 512 or 1024 threads
+    than in several blocks (5752 × 23336 102 instead of 98.5, 2672 × 50240 102 instead of 99, 2048 ×
+    65536 97.6 instead of 96.1).
     """
     mean, peels = has_mean(problem), _peels(problem)
     usual: tuple[tuple[int, int, int], ...]
@@ -338,16 +350,15 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
         return *usual, (512, 4, 64), (1024, 4, 64)
     most = 7 if mean or peels else 5
     usual = (32, most, 0), (64, most, 0), (128, most, 0)
-    if mean:
-        if peels:
-            usual = (32, most, 0), (64, 11, 96), (128, most, 0), (128, 11, 96), (128, 12, 104)
-        else:
-            usual = *usual, (128, 10, 96)
+    if mean and peels:
+        usual = (32, most, 0), (64, 11, 96), (128, most, 0), (128, 11, 96), (128, 12, 104)
         usual = *usual, (256, 7, 0), (256, 10, 96)
-        return usual if peels and not few else (*usual, (512, most, 64))
+        return usual if not few else (*usual, (512, most, 64))
+    if mean:
+        return *usual, (128, 10, 96), (256, 7, 0), (256, 12, 96), (512, 8, 64)
     if peels:
         return *usual, (256, 7, 0), (256, 8, 80), (512, 5, 0)
-    return *usual, (256, most, 0), (512, most, 0)
+    return *usual, (256, most, 0), (512, most, 0), (512, 8, 64), (1024, 8, 64)
 
 
 def _two_rows(problem: Problem, blocks: Blocks) -> Blocks:
@@ -392,11 +403,17 @@ def _cooperative(problem: Problem, target: Target) -> Blocks:
         found = [(fill(problem, kept), reached) for kept, reached in parts_of(problem).items()]
         best = max(found, key=lambda each: _share_filled(problem, each[0]) * each[1])[0]
         return _with_registers(target, best)
+    return _of_few(problem, target, LEAST_PART_BYTES)
+
+
+def _of_few(problem: Problem, target: Target, least_bytes: int) -> Blocks:
+    """Return blocks for parts of few rows, of so many bytes at least unless there are as many of
+    them as the device has room for."""
     parts = max(2, -(-row_bytes(problem) // FEW_PART_BYTES))
     wanted = BLOCKS_PER_SM * target.sm_count
     while (
         problem.rows * parts < wanted
-        and row_bytes(problem) // parts > LEAST_PART_BYTES
+        and row_bytes(problem) // parts > least_bytes
         and parts < MOST_PARTS
     ):
         parts *= 2

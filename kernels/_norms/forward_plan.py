@@ -90,7 +90,7 @@ def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLa
 def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     """Return the launches of the register-tiled, peeled and cooperative variants, which are one
     kernel."""
-    peel = _peels(problem) and blocks.variant != "register-tiled"
+    peel = _peels(problem) and blocks.variant != "register-tiled" and not blocks.narrow
     wide = vector(problem)
     chunk = _chunk_columns(problem, blocks.parts)
     tile = _tile_columns(problem, blocks)

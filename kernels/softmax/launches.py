@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfcli.model import KernelLaunch, Problem, Scalar
 
+from .._elements import ITEM_BYTES
 from . import cluster_plan
 from .choice import (
     BACKWARD,
@@ -141,9 +142,15 @@ def _tiles(choice: Choice) -> dict[str, Scalar]:
     return {"TILES": choice.tiles, "ROWS": choice.rows}
 
 
+SKIPPED_FROM = 8 << 20
+"""Bytes of the logits beyond which it saves more that ignored rows are not read than it costs that
+others wait for their targets: of small problems, a third of a few microseconds."""
+
+
 def _tiled_loss_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     chunks = _chunks_of(problem, choice)
     constants = {**kept_constants(problem, choice), **_tiles(choice), "CHUNKS": chunks}
+    constants["SKIP"] = problem.elements * ITEM_BYTES[problem.dtype] > SKIPPED_FROM
     arguments = _loss_gradient_arguments(problem, rows=True)
     grid = (-(-problem.rows // choice.rows) * chunks, 1, 1)
     return (launch(problem, choice, "tiled_loss_backward", grid, arguments, constants),)

@@ -142,29 +142,31 @@ def tiled_loss_backward(
     TILES: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, ASSEMBLY: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, ITEM: tl.constexpr, ALIGNED: tl.constexpr,
     PEEL: tl.constexpr, FULL: tl.constexpr, EDGE: tl.constexpr,
-    KEEP: tl.constexpr, DROP: tl.constexpr,
+    KEEP: tl.constexpr, DROP: tl.constexpr, SKIP: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of one part of a row, or of several rows. A row whose target is
-    ``ignored`` is not read: it gets zeros, whatever it holds. The target's column is written last,
-    by a store of its own: to compare every column with it takes a third of the instructions."""
+    ``ignored`` gets zeros, whatever it holds. With SKIP it is not read, and others are read when
+    the target is there. The target's column is written last, by a store of its own: to compare
+    every column with it takes a third of the instructions."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     STEP: tl.constexpr = LANES // ROWS
     part = tl.program_id(0) % CHUNKS
     row, exists = _rows_of(tl.program_id(0) // CHUNKS, rows, LANES, ROWS)
     target = tl.load(target_ptr + row, mask=exists, other=ignored)
     counts = target != ignored
-    lse = tl.load(lse_ptr + row, mask=counts, other=0.0)
-    dloss = tl.load(dloss_ptr + row, mask=counts, other=0.0)
+    read = counts if SKIP else exists
+    lse = tl.load(lse_ptr + row, mask=read, other=0.0)
+    dloss = tl.load(dloss_ptr + row, mask=read, other=0.0)
     x = row_of(x_ptr, row, saved_stride, VECTOR, ALIGNED, ROWS)
     dx = row_of(dx_ptr, row, dx_stride, VECTOR, ALIGNED, ROWS)
     head = _head_elements(x, columns, ITEM, PEEL)
     vectors = (columns - head) // VECTOR
     begin = part * (TILES * STEP)
     with_edge = exists & (part == 0)
-    edge = load_edge(x, head, columns, float("-inf"), with_edge & counts, EDGE, VECTOR, LANES, ROWS)
+    edge = load_edge(x, head, columns, float("-inf"), with_edge & read, EDGE, VECTOR, LANES, ROWS)
     kept = load_tiles(
-        first_vector(x, head, PEEL, ROWS), begin, vectors, counts, nothing_of(KIND),
-        LANES, VECTOR, TILES, ROWS, FULL, True, KEEP,
+        first_vector(x, head, PEEL, ROWS), begin, vectors, read, nothing_of(KIND),
+        LANES, VECTOR, TILES, ROWS, FULL, SKIP, KEEP,
     )  # fmt: skip
     logit = load_logit(x, target, columns)
     to = first_vector(dx, head, PEEL, ROWS)
@@ -172,10 +174,14 @@ def tiled_loss_backward(
         words = loss_gradient_words(
             kept[tile], column(lse, ROWS), column(dloss, ROWS), KIND, ASSEMBLY
         )
+        if not SKIP:
+            words = tl.where(column(counts, ROWS), words, 0)
         store_tile(
             to, begin + tile * STEP, vectors, exists, words, LANES, VECTOR, ROWS, tile < FULL, DROP
         )
     dx_edge = tl.exp2((edge.to(tl.float32) - lse) * LOG2_E) * dloss
+    if not SKIP:
+        dx_edge = tl.where(counts, dx_edge, 0.0)
     store_edge(dx, head, columns, dx_edge, with_edge, EDGE, VECTOR, LANES, ROWS)
     tl.debug_barrier()  # all of the part is written
     of_part = (target - head) // VECTOR // (TILES * STEP) == part
