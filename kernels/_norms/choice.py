@@ -355,7 +355,7 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
         usual = *usual, (256, 7, 0), (256, 10, 96)
         return usual if not few else (*usual, (512, most, 64))
     if mean:
-        return *usual, (128, 10, 96), (256, 7, 0), (256, 12, 96), (512, 8, 64)
+        return *usual, (128, 10, 96), (256, 7, 0), (256, 12, 96), (512, 7, 64)
     if peels:
         return *usual, (256, 7, 0), (256, 8, 80), (512, 5, 0)
     return *usual, (256, most, 0), (512, most, 0), (512, 8, 64), (1024, 8, 64)
