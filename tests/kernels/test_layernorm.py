@@ -19,14 +19,18 @@ Line = tuple[Any, ...]
 FEW = ("contiguous", 2)
 """Two multiprocessors: programs have several rows each, in several launches where they start
 anywhere."""
-ONE = ("contiguous", 1)
-"""One multiprocessor, which has no room for all rows: a program takes two of them."""
+LARGE = ("contiguous", 132, True)
+"""Planned as if it were large."""
+ONE = ("contiguous", 1, True)
+"""So, by one multiprocessor, which has no room for all rows: a program takes two of them."""
 
 LINES: list[Line] = [
     ("layernorm", 2, 760, HALF, None, "register-tiled", "normal"),
     *(("layernorm", 2, 601, SINGLE, 609, v, "large") for v in ("full-tile", "cooperative")),
     *(("layernorm", 4, 601, HALF, None, v, "infinite") for v in ("peeled", "cooperative")),
-    ("layernorm", 4, 601, HALF, None, None, "constant"),
+    *(("layernorm", 4, 601, HALF, None, None, "constant", *planned) for planned in ((), LARGE)),
+    ("layernorm", 37, 3097, "float16", None, None, "normal"),
+    *((f"layernorm{more}", 2, 20001, SINGLE, None, None, "normal") for more in ("", "-residual")),
     ("layernorm", 67, 533, HALF, None, None, "large", *ONE),
     ("layernorm", 73, 797, HALF, 805, None, "nan", *ONE),
     ("layernorm", 37, 3097, "float16", None, None, "normal", *ONE),
@@ -35,11 +39,12 @@ LINES: list[Line] = [
     *(("layernorm-residual", 2, 603, HALF, None, v, "normal") for v in ("full-tile", "peeled")),
     *(("layernorm-backward", 5, 600, HALF, None, v, "normal") for v in ("fused", "split")),
     ("layernorm-residual-backward", 2, 1027, "float16", 1035, "fused", "normal"),
-    ("layernorm-backward", 9, 603, HALF, None, "fused", "nan"),
+    ("layernorm-backward", 5, 600, HALF, None, "fused", "normal", *LARGE),
+    *(("layernorm-backward", 9, 603, HALF, None, "fused", "nan", *way) for way in ((), LARGE)),
     ("layernorm-backward", 8, 760, SINGLE, None, "fused", "large"),
     ("layernorm-backward", 19, 2603, HALF, None, "fused", "normal", *FEW),
     ("layernorm-backward", 0, 192, HALF, None, None, "normal"),
-    ("layernorm-backward", 5, 1, SINGLE, None, None, "normal"),
+    *(("layernorm-backward", 5, 1, SINGLE, None, v, "normal") for v in (None, "split")),
 ]
 
 

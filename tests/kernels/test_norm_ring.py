@@ -181,6 +181,31 @@ def test_long_gradients_are_planned_so_where_rows_can_be_copied_in_vectors() -> 
                 plan(shifted, variant="ring")
 
 
+@pytest.mark.parametrize(
+    "operation", ["rmsnorm-backward", "layernorm-backward", "layernorm-residual-backward"]
+)
+@pytest.mark.parametrize(
+    ("rows", "columns", "variant"),
+    [(18, 210406, "ring"), (64, 65536, "ring"), (17, 16820, "split"), (4, 65536, "split")],
+)
+def test_a_few_rows_are_streamed_if_they_are_long(
+    operation: str, rows: int, columns: int, variant: str
+) -> None:
+    """Columns are only computed from the L2 cache where that is sooner done than all else."""
+    assert plan(Problem(operation, rows, columns)).variant == variant
+
+
+@pytest.mark.parametrize(
+    ("columns", "policies"), [(34000, ("evict_last", "evict_first")), (31000, ("", ""))]
+)
+def test_rings_tell_l2_what_to_keep_of_what_is_far_too_large_for_it(
+    columns: int, policies: tuple[str, str]
+) -> None:
+    """Three matrices: 408 MB, and 372."""
+    step = ring_of(plan(Problem("rmsnorm-backward", 2000, columns)))
+    assert (step.constants["KEEP"], step.constants["DROP"]) == policies
+
+
 def test_the_end_of_a_single_row_is_told_from_the_gap_behind_it() -> None:
     made = plan(Problem("rmsnorm-backward", 1, 65533, row_stride=65536), variant="ring")
     assert ring_of(made).constants["PEEL"] is True

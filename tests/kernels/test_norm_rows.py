@@ -81,6 +81,10 @@ def test_a_short_row_is_asked_for_before_its_weights(operation: str, expected: l
         Problem("layernorm", 11472, 11701),
         Problem("layernorm", 25200, 5327),
         Problem("layernorm-residual", 2000, 67104),
+        Problem("rmsnorm", 374, 700),
+        Problem("layernorm", 5991, 700),
+        Problem("layernorm", 838, 5002),
+        Problem("rmsnorm-residual", 4, 40000),
     ],
     ids=str,
 )
@@ -144,8 +148,13 @@ def test_long_rows_are_cut_into_the_parts_that_they_fill_best(
         (Problem("layernorm-residual", 12000, 11003), "evict_last", "evict_first"),
         (Problem("layernorm-residual", 2000, 67104), "evict_last", "evict_first"),
         (Problem("layernorm", 12000, 11003), "past L1", "evict_first"),
+        (Problem("layernorm", 6000, 11003), "past L1", ""),  # 264 MB are moved
         (Problem("layernorm", 54605, 2458), "", "evict_first"),
         (Problem("rmsnorm", 2671, 50257), "", "evict_first"),
+        (Problem("rmsnorm", 24576, 4096), "evict_last", "evict_first"),  # 403 MB are moved
+        (Problem("rmsnorm", 23040, 4096), "", ""),  # 377
+        (Problem("rmsnorm", 8192, 4096), "", ""),
+        (Problem("layernorm-residual", 4000, 11003), "", ""),
         (Problem("rmsnorm", 1024, 4096), "", ""),  # L2 holds all of it
     ],
     ids=str,
@@ -182,14 +191,17 @@ def test_rows_past_l1_are_loaded_so_and_weights_are_not() -> None:
 @pytest.mark.parametrize(
     ("problem", "rows", "programs"),
     [
-        # The last two programs have a row each: 85 are 5 × 16 and 5, of which 8 lie otherwise.
-        (Problem("rmsnorm", 85, 611), 2, 5 * 8 + 5),
-        (Problem("rmsnorm", 96, 612), 2, 48),
-        (Problem("layernorm", 67, 533), 2, 4 * 8 + 3),
-        (Problem("layernorm", 73, 797), 2, 4 * 8 + 8),
-        (Problem("layernorm", 37, 3097, "float16"), 2, 2 * 8 + 5),
-        (Problem("rmsnorm", 67, 797), 1, 67),
-        (Problem("layernorm-residual", 67, 533), 1, 67),
+        # The last five programs have a row each: 6885 are 430 × 16 and 5, which lie otherwise.
+        (Problem("rmsnorm", 6885, 611), 2, 430 * 8 + 5),
+        (Problem("rmsnorm", 6864, 612), 2, 3432),
+        (Problem("layernorm", 8003, 533), 2, 500 * 8 + 3),
+        (Problem("layernorm", 5273, 797), 2, 329 * 8 + 8),
+        (Problem("layernorm", 1365, 3097, "float16"), 2, 85 * 8 + 5),
+        (Problem("rmsnorm", 5273, 797), 1, 5273),
+        (Problem("layernorm-residual", 8003, 533), 1, 8003),
+        # Of smaller problems none does.
+        (Problem("rmsnorm", 85, 611), 1, 85),
+        (Problem("layernorm", 37, 3097, "float16"), 1, 37),
     ],
     ids=str,
 )
@@ -199,6 +211,104 @@ def test_two_rows_that_lie_alike_share_a_program(
     family = registry.family(problem.operation.partition("-")[0])
     launch = family.plan(problem, replace(H200, sm_count=1), None).launches[-1]
     assert (launch.constants["ROWS"], launch.grid[0]) == (rows, programs)
+
+
+@pytest.mark.parametrize(
+    ("problem", "threads", "tiles"),
+    [
+        (Problem("rmsnorm", 4, 8192), 1024, 1),
+        (Problem("rmsnorm", 4, 40000), 1024, 5),
+        (Problem("rmsnorm", 374, 700), 64, 2),
+        (Problem("layernorm", 374, 700), 64, 2),
+        (Problem("rmsnorm-residual", 374, 700), 64, 2),
+        (Problem("layernorm-residual", 374, 700, "float32"), 256, 1),
+        (Problem("rmsnorm", 5991, 700), 32, 3),  # 8 MiB, of which loads take 8 bytes at a time
+        (Problem("rmsnorm", 2095, 1001), 32, 4),  # 4 MiB, 2 bytes at a time
+        (Problem("layernorm", 838, 5002), 128, 5),
+        (Problem("layernorm", 600, 6984), 256, 4),
+    ],
+    ids=str,
+)
+def test_a_small_problem_is_one_launch_of_few_tiles(
+    problem: Problem, threads: int, tiles: int
+) -> None:
+    plan = registry.family(problem.operation.partition("-")[0]).plan(problem, H200, None)
+    (step,) = plan.launches
+    assert (plan.variant, step.function) == ("register-tiled", "tiled")
+    assert (step.constants["PARTS"], step.constants["ROWS"]) == (1, 1)
+    assert (32 * step.num_warps, step.constants["TILES"]) == (threads, tiles)
+
+
+@pytest.mark.parametrize(
+    ("problem", "parts"),
+    [
+        (Problem("rmsnorm", 10, 30941), 32),  # two bytes at a time: 2 KiB to a block
+        (Problem("layernorm-residual", 10, 30941), 32),
+        (Problem("layernorm", 3, 20001, "float32"), 24),  # four
+    ],
+    ids=str,
+)
+def test_few_long_odd_rows_have_several_blocks_and_no_shifted_weights(
+    problem: Problem, parts: int
+) -> None:
+    plan = registry.family(problem.operation.partition("-")[0]).plan(problem, H200, None)
+    assert [step.function for step in plan.launches] == ["fill_words", "tiled"]
+    assert plan.launches[-1].constants["PEEL"] is False
+    assert plan.launches[-1].constants["PARTS"] == parts
+
+
+@pytest.mark.parametrize(
+    ("problem", "threads", "tiles"),
+    [
+        (Problem("rmsnorm", 5752, 23336), 512, 6),
+        (Problem("rmsnorm", 4684, 14328, "float32"), 512, 7),
+        (Problem("rmsnorm", 4096, 32768), 512, 8),
+        (Problem("rmsnorm", 2672, 50240), 1024, 7),
+        (Problem("rmsnorm", 2048, 65536), 1024, 8),
+        (Problem("layernorm", 5752, 23336), 256, 12),
+        (Problem("layernorm", 4682, 28672), 512, 7),
+    ],
+    ids=str,
+)
+def test_a_long_aligned_row_has_one_block(problem: Problem, threads: int, tiles: int) -> None:
+    step = launch_of(problem)
+    assert (step.constants["PARTS"], step.constants["PEEL"]) == (1, False)
+    assert (32 * step.num_warps, step.constants["TILES"]) == (threads, tiles)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem("rmsnorm", 2096, 1001),  # 4 MiB
+        Problem("rmsnorm", 4190, 1001),
+        Problem("layernorm", 4190, 1001),
+        Problem("layernorm", 5992, 700),
+        Problem("layernorm", 839, 5002),
+        Problem("rmsnorm", 2096, 1001, "float32"),  # 8 MiB, 4 bytes at a time
+    ],
+    ids=str,
+)
+def test_of_larger_odd_rows_weights_are_shifted(problem: Problem) -> None:
+    plan = registry.family(problem.operation).plan(problem, H200, None)
+    assert plan.variant == "peeled"
+    assert [step.function for step in plan.launches] == ["shift_weights", "tiled"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "early"),
+    [
+        (Problem("layernorm", 838, 5002), False),
+        (Problem("layernorm", 600, 6984), False),
+        (Problem("rmsnorm", 838, 5002), True),
+        (Problem("layernorm", 60, 5002), True),  # few rows
+        (Problem("layernorm", 5991, 700), True),  # three tiles
+    ],
+    ids=str,
+)
+def test_many_rows_of_four_tiles_and_a_mean_load_weights_when_they_need_them(
+    problem: Problem, early: bool
+) -> None:
+    assert launch_of(problem).constants["EARLY"] is early
 
 
 @pytest.mark.parametrize(

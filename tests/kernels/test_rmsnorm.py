@@ -17,19 +17,24 @@ FORWARD = (None, *NAMED)
 Line = tuple[Any, ...]
 FEW = ("contiguous", 2)
 """Two multiprocessors: programs have several rows each."""
-ONE = ("contiguous", 1)
-"""One multiprocessor, which has no room for all rows: a program takes two of them."""
+LARGE = ("contiguous", 132, True)
+"""Planned as if it were large."""
+ONE = ("contiguous", 1, True)
+"""So, by one multiprocessor, which has no room for all rows: a program takes two of them."""
 
 LINES: list[Line] = [
     *(("rmsnorm", 3, 760, HALF, None, v, "normal") for v in (*NAMED, "tma")),
     *(("rmsnorm", 3, 1023, SINGLE, 1031, v, "normal") for v in NAMED),
     *(("rmsnorm", 2, 4097, "float16", None, v, "normal") for v in (*FORWARD, "peeled")),
+    ("rmsnorm", 2, 4097, "float16", None, None, "normal", *LARGE),
     *(("rmsnorm", 8, 600, HALF, None, v, "nan") for v in NAMED),
     *(("rmsnorm", 8, 601, HALF, None, v, "infinite") for v in (*NAMED, "peeled")),
     ("rmsnorm", 67, 533, HALF, None, None, "nan", *ONE),
     *(("rmsnorm-residual", 3, 1023, HALF, None, v, "normal") for v in (*FORWARD, "peeled")),
+    ("rmsnorm-residual", 3, 1023, HALF, None, None, "normal", *LARGE),
     ("rmsnorm-residual", 3, 760, HALF, None, "tma", "normal"),
     ("rmsnorm", 2, 50257, HALF, None, None, "normal"),
+    ("rmsnorm-residual", 2, 24603, HALF, None, None, "nan"),
     ("rmsnorm", 1, 131072, HALF, None, None, "normal"),
     ("rmsnorm", 1, 192, HALF, None, None, "signed-zero"),
     ("rmsnorm", 37, 192, HALF, None, None, "large"),
@@ -47,9 +52,10 @@ LINES: list[Line] = [
     ("rmsnorm-residual-backward", 9, 2600, HALF, None, "fused", "normal", *FEW),
     ("rmsnorm-backward", 2, 8200, HALF, None, None, "normal"),
     ("rmsnorm-backward", 0, 192, HALF, None, None, "normal"),
-    ("rmsnorm-backward", 3, 1, HALF, None, None, "normal"),
+    *(("rmsnorm-backward", 3, 1, HALF, None, v, "normal") for v in (None, "split")),
     *(("rmsnorm-backward", 8, 600, SINGLE, 608, v, "infinite") for v in ("fused", "split")),
     *(("rmsnorm-backward", 19, 603, HALF, 611, v, "nan") for v in ("fused", "split")),
+    ("rmsnorm-backward", 19, 603, HALF, 611, "fused", "nan", *LARGE),
 ]
 
 

@@ -250,6 +250,27 @@ def test_half_precision_is_held_in_pairs_where_it_is_read_in_vectors(
     assert number(step, "HALVES") == halves
 
 
+@pytest.mark.parametrize(
+    ("problem", "warps", "rows"),
+    [
+        (Problem("rmsnorm-backward", 2000, 1001), 4, 1),
+        (Problem("layernorm-residual-backward", 2000, 1001), 4, 1),
+        (Problem("rmsnorm-backward", 2000, 700), 1, 2),
+        (Problem("layernorm-backward", 8192, 192), 1, 4),
+        (Problem("rmsnorm-backward", 1_400_000, 192), 2, 8),  # 1.6 GB: it is a small part of that
+    ],
+    ids=str,
+)
+def test_programs_of_small_gradients_have_several_rows_or_several_warps(
+    problem: Problem, warps: int, rows: int
+) -> None:
+    """With both, warps wait for each other before the first row and behind the last."""
+    family = registry.family(problem.operation.partition("-")[0])
+    made = family.plan(problem, H200, None)
+    assert made.variant == "fused"
+    assert (made.launches[0].num_warps, number(made.launches[0], "ROWS")) == (warps, rows)
+
+
 def test_small_problems_write_few_partial_sums() -> None:
     """As many as there are multiprocessors: more cost more than they save."""
     main, last = plan(Problem("rmsnorm-backward", 512, 4096)).launches
@@ -260,7 +281,7 @@ def test_small_problems_write_few_partial_sums() -> None:
 @pytest.mark.parametrize(
     ("shape", "rows"),
     [
-        ((16384, 256), 8),
+        ((16384, 256), 4),
         ((262144, 512), 4),
         ((4096, 512), 2),
         ((100, 512), 1),  # there are more multiprocessors than rows

@@ -24,7 +24,7 @@ LOOPED = ("three-pass", "online", "peeled", "split")
 NOT_STREAMED = (*LOOPED, "cached", "tiled", "cooperative")
 FORWARD = (*NOT_STREAMED, "streamed")
 BACKWARD = ("online", "peeled", "split", "cached", "tiled", "streamed")
-Line = tuple[str, int, int, str, int | None, str | None, str, str]
+Line = tuple[str, int, int, str, int | None, str | None, str, str, int, bool]
 
 
 def line(
@@ -36,8 +36,10 @@ def line(
     data: str = "normal",
     stride: int | None = None,
     layout: str = "contiguous",
+    large: bool = False,
 ) -> Line:
-    return operation, rows, columns, dtype, stride, variant, data, layout
+    """``large``: planned as if it were."""
+    return operation, rows, columns, dtype, stride, variant, data, layout, 132, large
 
 
 LINES: list[Line] = [
@@ -60,14 +62,20 @@ LINES: list[Line] = [
     line("log-softmax", 7, 646, "float16", "tiled"),
     line("cross-entropy", 7, 646, "float16", "tiled"),
     line("softmax-backward", 6, 515, SINGLE, "tiled"),
-    line("cross-entropy-backward", 7, 513, "float16", "tiled"),
-    line("cross-entropy-backward", 3, 9001, SINGLE, "tiled", "nan"),
+    *(line("cross-entropy-backward", 7, 513, "float16", "tiled", large=n) for n in (False, True)),
+    *(
+        line("cross-entropy-backward", 3, 9001, SINGLE, "tiled", "nan", large=n)
+        for n in (False, True)
+    ),
+    line("cross-entropy-backward", 7, 600, HALF, "tiled", "infinite", large=True),
+    line("cross-entropy-backward", 7, 600, HALF, "tiled", "infinite"),
     line("softmax", 4, 1501, HALF, "tiled", "lowest-masked"),
     line("log-softmax", 5, 9001, "float16", "streamed", "lowest-masked"),
     line("cross-entropy", 3, 9001, SINGLE, "split", "minus-infinity-masked"),
     line("cross-entropy", 4, 17001, HALF, "split", "large"),
-    line("softmax", 2, 50257),
-    line("softmax", 1, 131072),
+    # By default these are for clusters, which the interpreter does not have.
+    *(line("softmax", 2, 50257, HALF, v) for v in (None, "split")),
+    line("softmax", 1, 131072, HALF, "split"),
     line("softmax", 37, 192, HALF, None, "signed-zero"),
     line("softmax", 0, 192),
     line("softmax", 3, 0),
@@ -81,7 +89,7 @@ LINES: list[Line] = [
     *(line("cross-entropy-backward", 9, 4097, HALF, v) for v in ("online", "peeled", "split")),
     *(line("softmax-backward", 3, 4099, HALF, v, layout="misaligned") for v in BACKWARD),
     line("cross-entropy-backward", 5, 4098, SINGLE, "split", "nan", 4100),
-    line("softmax-backward", 2, 50257),
+    line("softmax-backward", 2, 50257, HALF, "split"),
 ]
 
 

@@ -31,6 +31,17 @@ LONG = [
     Problem("cross-entropy", 823, 163272),
     Problem("cross-entropy", 332, 202369, "float32"),
 ]
+FEW = [
+    (Problem("softmax", 4, 8192), "tiled"),
+    (Problem("softmax", 4, 32768), "split"),
+    (Problem("softmax", 17, 16820), "split"),
+    (Problem("softmax", 300, 16384), "tiled"),
+    (Problem("softmax", 64, 131072), "cooperative"),
+    (Problem("log-softmax", 40, 140001, "float32"), "cooperative"),
+    (Problem("softmax-backward", 17, 16820), "split"),
+    (Problem("cross-entropy", 32, 32768), "split"),
+]
+"""Each with the variant that it has without clusters."""
 
 
 def planner() -> Any:
@@ -47,6 +58,43 @@ def test_a_cluster_holds_a_whole_row(problem: Problem) -> None:
     assert problem.columns + 15 * bool(step.constants["PEEL"]) <= lanes < 1.4 * problem.columns
 
 
+@pytest.mark.parametrize(("problem", "other"), FEW, ids=str)
+def test_few_rows_are_cut_among_clusters_where_there_are_some(problem: Problem, other: str) -> None:
+    made = FAMILY.plan(problem, H200, None)
+    assert made.variant == "cluster" and made.portable is not None
+    (step,) = made.launches
+    assert step.grid == (problem.rows, 1, 1)
+    assert made.portable.portable is None
+    without = FAMILY.plan(problem, replace(H200, capability=(8, 0)), None)
+    assert without.portable is None
+    for plan in (made.portable, without):
+        assert plan.variant == other
+    functions = [[step.function for step in plan.launches] for plan in (made.portable, without)]
+    assert functions[0] == functions[1]
+
+
+@pytest.mark.parametrize(
+    ("operation", "columns", "dtype"),
+    [
+        ("softmax", 8192, "bfloat16"),
+        ("softmax", 16820, "bfloat16"),
+        ("log-softmax", 140001, "float32"),
+        ("softmax-backward", 40000, "bfloat16"),
+        ("cross-entropy", 32768, "bfloat16"),
+    ],
+)
+def test_few_rows_have_more_threads_each_than_many(
+    operation: str, columns: int, dtype: str
+) -> None:
+    """Nothing else hides what a thread waits for."""
+    few, many = (
+        FAMILY.plan(Problem(operation, rows, columns, dtype), H200, "cluster") for rows in (4, 8192)
+    )
+    threads = [(step.cluster or 0) * step.num_warps for (step,) in (few.launches, many.launches)]
+    assert threads[0] >= 2 * threads[1]
+    assert "1 of them on a multiprocessor" in few.why
+
+
 @pytest.mark.parametrize("target", ["a100", "mi300x"])
 def test_a_device_without_clusters_does_it_otherwise(target: str) -> None:
     other = targets.get_for_kernels(target)
@@ -55,8 +103,9 @@ def test_a_device_without_clusters_does_it_otherwise(target: str) -> None:
 
 
 def test_rows_that_are_too_long_or_lie_otherwise_are_left_to_others() -> None:
-    plan = FAMILY.plan(Problem("softmax", 8, 600000), H200, "cluster")
-    assert plan.variant == "streamed" and "600000 bfloat16 is too long" in plan.instead_of
+    for rows, variant in ((300, "streamed"), (8, "cooperative"), (2, "split")):
+        plan = FAMILY.plan(Problem("softmax", rows, 600000), H200, "cluster")
+        assert plan.variant == variant and "600000 bfloat16 is too long" in plan.instead_of
     plan = FAMILY.plan(Problem("softmax", 300, 150264, row_stride=150265), H200, "cluster")
     assert "do not lie alike" in plan.instead_of
     with pytest.raises(PerfcliError, match="cluster cannot do cross-entropy-backward"):
@@ -78,7 +127,7 @@ def test_without_gluon_the_portable_plan_runs(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("problem", LONG, ids=str)
+@pytest.mark.parametrize("problem", [*LONG, *(problem for problem, _ in FEW)], ids=str)
 def test_what_a_thread_keeps_fits_its_registers(problem: Problem, tmp_path: Path) -> None:
     (step,) = FAMILY.plan(problem, H200, None).launches
     made = compile_launch(LaunchToCompile(FAMILY.code, step, H200), FAMILY.name, tmp_path)
@@ -123,6 +172,26 @@ def test_a_cluster_computes_the_right_numbers(problem: Problem, blocks: int, war
         code.reference(problem, tensors),
         FAMILY.tolerances(problem),
     )
+    assert {error.wrong for error in errors} == {0}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem("softmax", 3, 8203),
+        Problem("log-softmax", 2, 20003, "float16"),
+        Problem("softmax-backward", 3, 8201),
+        Problem("cross-entropy", 2, 16390),
+    ],
+    ids=str,
+)
+def test_few_rows_come_out_right_as_they_are_planned(problem: Problem) -> None:
+    code = import_module("perfcli.kernels.softmax.code")
+    tensors = code.inputs(problem, "cpu", 3)
+    (step,) = FAMILY.plan(problem, H200, None).launches
+    found = run_cluster(problem, tensors, step.cluster or 0, step.num_warps)
+    errors = compare_outputs(found, code.reference(problem, tensors), FAMILY.tolerances(problem))
     assert {error.wrong for error in errors} == {0}
 
 

@@ -14,7 +14,7 @@ from warm import WarmProcess
 
 from perfcli.loading import registry
 from perfcli.machine import targets
-from perfcli.model import LaunchPlan, Problem
+from perfcli.model import LaunchPlan, Problem, Target
 
 PAIRS = [
     (0.0, 1.0),  # elements are +0.0 at most: the peak itself counts 1
@@ -46,6 +46,9 @@ LARGE = [
 ]
 """Numbers whose products with log2(e) are rounded."""
 ROWS = [("bfloat16", 5), ("float32", 3), ("float16", 2)]
+H200 = targets.get("h200")
+OLDER = replace(H200, capability=(8, 0))
+"""Without clusters."""
 
 
 def bits(number: float) -> int:
@@ -102,18 +105,31 @@ def test_streamed_writes_the_same_bits_with_however_few_programs(found: Any, num
 
 
 def planned(
-    rows: int, columns: int, dtype: str = "bfloat16", variant: str | None = None, stride: int = 0
+    rows: int,
+    columns: int,
+    dtype: str = "bfloat16",
+    variant: str | None = None,
+    stride: int = 0,
+    target: Target = H200,
 ) -> LaunchPlan:
     problem = Problem("softmax", rows, columns, dtype, stride or None)
-    return registry.family("softmax").plan(problem, targets.get("h200"), variant)
+    return registry.family("softmax").plan(problem, target, variant)
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "dtype"),
-    [(64, 131072, "bfloat16"), (40, 140001, "float32"), (8, 1048576, "float32")],
+    ("rows", "columns", "dtype", "target"),
+    [
+        (64, 131072, "bfloat16", OLDER),
+        (40, 140001, "float32", OLDER),
+        (8, 1048576, "float32", H200),
+        (2, 1048576, "bfloat16", H200),
+        (3, 700001, "float32", H200),
+    ],
 )
-def test_few_long_rows_are_one_part_per_block(rows: int, columns: int, dtype: str) -> None:
-    plan = planned(rows, columns, dtype)
+def test_few_long_rows_are_one_part_per_block(
+    rows: int, columns: int, dtype: str, target: Target
+) -> None:
+    plan = planned(rows, columns, dtype, target=target)
     _, step = plan.launches
     parts = -(-columns // int(str(step.constants["CHUNK"])))
     assert plan.variant == "cooperative"
@@ -123,10 +139,13 @@ def test_few_long_rows_are_one_part_per_block(rows: int, columns: int, dtype: st
     assert plan.workspace_bytes == 8 * rows * parts
 
 
-def test_few_rows_are_cooperative_from_16_mb_on() -> None:
-    assert planned(1, 1048589).variant == "split"
-    assert planned(4, 1048576).variant == "split"
-    assert planned(8, 1048576).variant == "cooperative"
+@pytest.mark.parametrize("target", [H200, OLDER], ids=["clusters", "no clusters"])
+def test_few_rows_are_cooperative_from_4_mb_on(target: Target) -> None:
+    """Those that are too long for clusters."""
+    assert planned(1, 1048589, target=target).variant == "split"
+    assert planned(2, 1048576, target=target).variant == "cooperative"
+    assert planned(3, 700001, "float32", target=target).variant == "cooperative"
+    assert planned(8, 1048576, target=target).variant == "cooperative"
 
 
 def test_a_lane_per_thread_or_more_so_that_a_block_agrees_on_what_is_missing() -> None:
@@ -138,12 +157,9 @@ def test_a_lane_per_thread_or_more_so_that_a_block_agrees_on_what_is_missing() -
 
 def test_rows_up_to_128_kib_are_left_to_one_block() -> None:
     """Where there are no clusters."""
-    older = replace(targets.get("h200"), capability=(8, 0))
-    family = registry.family("softmax")
-    assert family.plan(Problem("softmax", 8192, 65536), older, None).variant == "online"
-    assert family.plan(Problem("softmax", 8192, 65537), older, None).variant == "streamed"
-    longer = Problem("softmax", 4096, 40001, "float32")
-    assert family.plan(longer, older, None).variant == "streamed"
+    assert planned(8192, 65536, target=OLDER).variant == "online"
+    assert planned(8192, 65537, target=OLDER).variant == "streamed"
+    assert planned(4096, 40001, "float32", target=OLDER).variant == "streamed"
 
 
 def test_rows_of_more_parts_than_a_block_looks_at_are_split() -> None:

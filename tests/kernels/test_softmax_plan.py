@@ -36,9 +36,17 @@ def planned(family: KernelFamily, *problem: object, variant: str | None = None) 
         (8192, 65536, "cluster"),
         (8192, 65528, "cluster"),
         (32768, 50257, "cluster"),
-        (4, 65536, "split"),
-        (4, 1048576, "split"),
-        (64, 131072, "cooperative"),
+        (4, 4096, "tiled"),
+        (4, 8192, "cluster"),  # few rows: a block each would be few blocks
+        (4, 32768, "cluster"),
+        (17, 16820, "cluster"),
+        (300, 16384, "cluster"),
+        (397, 16384, "tiled"),  # three blocks for each multiprocessor
+        (4, 65536, "cluster"),
+        (64, 131072, "cluster"),
+        (1, 1048589, "split"),
+        (2, 1048576, "cooperative"),
+        (4, 1048576, "cooperative"),
         (2048, 262144, "cluster"),
         (2048, 600000, "streamed"),  # more than a cluster keeps
     ],
@@ -47,6 +55,23 @@ def test_the_variant_follows_the_shape(
     family: KernelFamily, rows: int, columns: int, variant: str
 ) -> None:
     assert planned(family, "softmax", rows, columns).variant == variant
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "variant"),
+    [
+        (32, 8192, "tiled"),
+        (32, 16376, "tiled"),
+        (32, 32768, "cluster"),
+        (4, 65536, "cluster"),
+        (8192, 32000, "tiled"),
+        (4, 3000000, "split"),  # more than a cluster keeps
+    ],
+)
+def test_cross_entropy_of_few_rows_is_cut_among_clusters_from_32_kib_on(
+    family: KernelFamily, rows: int, columns: int, variant: str
+) -> None:
+    assert planned(family, "cross-entropy", rows, columns).variant == variant
 
 
 def test_short_rows_share_a_block(family: KernelFamily) -> None:
@@ -231,9 +256,17 @@ def test_bytes_are_counted_as_quack_does(family: KernelFamily) -> None:
         ("softmax", 4096, 65536, ("evict_last", "evict_first")),
         ("softmax-backward", 20349, 6596, ("evict_last", "evict_first")),
         ("cross-entropy-backward", 31866, 4212, ("evict_last", "evict_first")),
-        ("cross-entropy", 31866, 4212, ("evict_first", "")),
-        ("cross-entropy", 823, 163272, ("evict_first", "")),
+        ("softmax", 24576, 4096, ("evict_last", "evict_first")),  # 403 MB are moved
+        ("softmax", 23040, 4096, ("", "")),  # 377
+        ("softmax", 4096, 8192, ("", "")),  # 134
+        ("log-softmax-backward", 4096, 8192, ("", "")),
         ("softmax", 1024, 4096, ("", "")),  # L2 holds all of it
+        ("cross-entropy", 31866, 4212, ("evict_first", "")),
+        ("cross-entropy", 32768, 4096, ("evict_first", "")),  # 268 MB are read
+        ("cross-entropy", 823, 163272, ("evict_first", "")),
+        ("cross-entropy", 25088, 8192, ("", "")),  # 411
+        ("cross-entropy", 8192, 32000, ("", "")),
+        ("cross-entropy", 4096, 4096, ("", "")),
     ],
 )
 def test_what_l2_is_to_keep(
@@ -241,3 +274,12 @@ def test_what_l2_is_to_keep(
 ) -> None:
     constants = planned(family, operation, rows, columns).launches[0].constants
     assert (constants["KEEP"], constants.get("DROP", "")) == policies
+
+
+@pytest.mark.parametrize(("rows", "skips"), [(64, False), (128, False), (129, True)])
+def test_small_logits_are_read_before_it_is_known_whether_their_targets_count(
+    family: KernelFamily, rows: int, skips: bool
+) -> None:
+    """Of 8 MiB and less, each row would wait for its target first."""
+    (step,) = planned(family, "cross-entropy-backward", rows, 32768).launches
+    assert step.constants["SKIP"] is skips

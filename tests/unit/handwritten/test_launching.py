@@ -37,7 +37,12 @@ def test_a_bound_on_registers_is_an_option_of_the_launch_that_has_one() -> None:
 
 @pytest.mark.parametrize(
     ("operation", "columns", "variant"),
-    [("softmax", 1048589, "split"), ("cross-entropy", 4099, "online"), ("softmax", 40000, None)],
+    [
+        ("softmax", 1048589, "split"),
+        ("cross-entropy", 4099, "online"),
+        ("softmax", 40000, "split"),
+        ("softmax", 1048576, None),
+    ],
 )
 def test_buffers_of_softmax_begin_where_its_plan_says(
     operation: str, columns: int, variant: str | None
