@@ -8,12 +8,12 @@ from ._elements import ITEM_BYTES
 
 LAST, FIRST = "evict_last", "evict_first"
 """Triton's names for it."""
-FROM = 6.2
+FROM = 8
 """Sizes of L2 that a kernel moves from which it gains by it, whatever came before it and comes
 after it. It saves 1 to 4 percent of its time then, but a few microseconds are lost if its input has
-just been written, of which L2 holds a part: at 537 MB a copy of what came before and a kernel that
-reads the output are together between 0.4 percent slower and 2 faster, at 403 MB 0.1 to 0.8 faster,
-at 377 MB 0.2 to 2 slower, and at 134 MB 1 to 6 (H200, 2026-11-29; bench/next_kernel.py)."""
+just been written, of which L2 holds a part: of 537 MB and more it is between 0.4 percent slower and
+4 faster, together with the kernel that comes next as well; of 377 MB 0.2 to 2 percent slower, and
+of 134 MB 1 to 9 (H200, 2026-11-29; bench/next_kernel.py)."""
 READ_UP_TO = 5
 """Sizes of L2 up to which a kernel that only reads gains by reading such that L2 keeps what others
 have left in it, which would have to be written to memory: of 268 MB 2 to 4 percent after a kernel

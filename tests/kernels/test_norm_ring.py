@@ -196,12 +196,12 @@ def test_a_few_rows_are_streamed_if_they_are_long(
 
 
 @pytest.mark.parametrize(
-    ("columns", "policies"), [(34000, ("evict_last", "evict_first")), (31000, ("", ""))]
+    ("columns", "policies"), [(43000, ("evict_last", "evict_first")), (41000, ("", ""))]
 )
 def test_rings_tell_l2_what_to_keep_of_what_is_far_too_large_for_it(
     columns: int, policies: tuple[str, str]
 ) -> None:
-    """Three matrices: 408 MB, and 372."""
+    """Three matrices: 516 MB, and 492."""
     step = ring_of(plan(Problem("rmsnorm-backward", 2000, columns)))
     assert (step.constants["KEEP"], step.constants["DROP"]) == policies
 

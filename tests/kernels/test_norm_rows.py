@@ -151,8 +151,8 @@ def test_long_rows_are_cut_into_the_parts_that_they_fill_best(
         (Problem("layernorm", 6000, 11003), "past L1", ""),  # 264 MB are moved
         (Problem("layernorm", 54605, 2458), "", "evict_first"),
         (Problem("rmsnorm", 2671, 50257), "", "evict_first"),
-        (Problem("rmsnorm", 24576, 4096), "evict_last", "evict_first"),  # 403 MB are moved
-        (Problem("rmsnorm", 23040, 4096), "", ""),  # 377
+        (Problem("rmsnorm", 32768, 4096), "evict_last", "evict_first"),  # 537 MB are moved
+        (Problem("rmsnorm", 30000, 4096), "", ""),  # 492
         (Problem("rmsnorm", 8192, 4096), "", ""),
         (Problem("layernorm-residual", 4000, 11003), "", ""),
         (Problem("rmsnorm", 1024, 4096), "", ""),  # L2 holds all of it
