@@ -21,8 +21,8 @@ from .cuts import LINE, choose, estimate_seconds, groups, peels, persistent, say
 
 SPLIT_ONCE, SPLIT_BANDWIDTH, SPLIT_MEAN = 5.5e-6, 0.9e12, 0.3
 """Seconds that two launches take however few rows there are, the bytes per second of rows that they
-move, and what a mean adds to that time: of 36 problems of 0.3 to 30 MB, two thirds within 15
-percent, and all within 30 (H200, triton 3.6, 2026-11-29)."""
+move, and what a mean adds to that time: of 59 problems of 0.3 to 30 MB, two thirds within 15
+percent, and all within 31 (H200, triton 3.6, 2026-11-29)."""
 SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""
 SUM_BLOCKS = 4

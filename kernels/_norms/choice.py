@@ -211,8 +211,6 @@ def _streamed_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:
                 small = _small(problem, target)
             if small is None:
                 return blocks, _describe_entry(found)
-    elif few and row_bytes(problem) <= 64 * KIB:
-        return _one_block(problem), "few rows: each in one block of as many threads as there are"
     elif not few:
         small = _small(problem, target)
     if small is not None:
@@ -382,14 +380,6 @@ def _early(problem: Problem, blocks: Blocks, most_registers: int) -> Blocks:
     0: any number of them."""
     early = replace(blocks, early=True)
     return early if not most_registers or registers(problem, early) <= most_registers else blocks
-
-
-def _one_block(problem: Problem) -> Blocks:
-    """Return the blocks of 1024 threads that keep a row each."""
-    tile = 1024 * vector(problem)
-    tiles = -(-problem.columns // tile)
-    variant = "peeled" if _peels(problem) else "register-tiled"
-    return _early(problem, Blocks(variant, 1024, tile=tile, tiles=tiles), 64)
 
 
 def _few_rows(problem: Problem, target: Target) -> bool:
