@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from perfcli.model import Case, Problem
 
-from ..rmsnorm.cases import BACKWARD, BACKWARD_SIZES, DATA, RING_SIZES, ROWS_AND_COLUMNS
+from ..rmsnorm.cases import (
+    BACKWARD,
+    BACKWARD_SIZES,
+    DATA,
+    PLANNED_ROWS,
+    RING_SIZES,
+    ROWS_AND_COLUMNS,
+)
 
+MANY_SHORT = (700_000, 192)
+"""Planned: gradients by programs of several rows and several warps."""
 FORWARD = ("full-tile", "register-tiled", "cooperative")
 
 
@@ -42,6 +51,11 @@ def _forward() -> list[Case]:
         Case(Problem("layernorm", rows, columns)) for rows, columns in ((7, 50257), (2, 262144))
     ]
     cases += [
+        Case(Problem(operation, *size))
+        for operation in ("layernorm", "layernorm-residual")
+        for size in PLANNED_ROWS
+    ]
+    cases += [
         Case(Problem("layernorm", 8, 1023), variant, data)
         for variant in (*FORWARD, "peeled")
         for data in DATA
@@ -67,7 +81,15 @@ def _backward() -> list[Case]:
     ]
     cases += [
         Case(Problem("layernorm-backward", rows, columns))
-        for rows, columns in ((8192, 192), (3, 50257), (0, 64), (7, 0), (7, 1), (300, 2880))
+        for rows, columns in (
+            (8192, 192),
+            (3, 50257),
+            (0, 64),
+            (7, 0),
+            (7, 1),
+            (300, 2880),
+            MANY_SHORT,
+        )
     ]
     cases += [
         Case(Problem("layernorm-backward", 8, 760, "float32"), variant, data)

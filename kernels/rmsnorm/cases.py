@@ -33,6 +33,15 @@ ROWS_AND_COLUMNS = (
     (263, 8192),
     (264, 8193),
 )
+PLANNED_ROWS = (
+    (20005, 611, "bfloat16"),
+    (306, 17033, "bfloat16"),
+    (458, 10803, "bfloat16"),
+    (374, 700, "float16"),
+    (10, 30941, "bfloat16"),
+)
+"""Planned: two rows to a program; weights that are shifted, and loaded from the start; rows of
+small problems, which are read as they lie, in one program and in several."""
 LONG = ((7, 50257), (3, 131072), (2, 262144))
 DATA: tuple[Data, ...] = (
     "large",
@@ -75,6 +84,7 @@ def _forward() -> list[Case]:
         for rows, columns in LONG
     ]
     cases += [Case(Problem("rmsnorm", 8192, columns)) for columns in (192, 1024)]
+    cases += [Case(Problem("rmsnorm", *size)) for size in PLANNED_ROWS]
     cases.append(Case(Problem("rmsnorm", 199, 1128, "float16", settings={"eps": 1e-3})))
     return cases
 
