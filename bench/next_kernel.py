@@ -15,11 +15,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import random
 import statistics
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,30 +35,26 @@ from perfcli.machine import targets  # noqa: E402
 from perfcli.model import LaunchPlan, Problem, Target  # noqa: E402
 
 PROBLEMS = (
-    "softmax,32768,4096,bfloat16",
-    "softmax,4096,8192,bfloat16",
-    "softmax,2048,65536,bfloat16",
-    "log-softmax,8192,32000,bfloat16",
-    "softmax-backward,16384,8192,bfloat16",
-    "cross-entropy,8192,32000,bfloat16",
     "rmsnorm,4096,4096,bfloat16",
     "rmsnorm,8192,4096,bfloat16",
-    "rmsnorm,16384,8192,bfloat16",
-    "rmsnorm-residual,2048,4096,bfloat16",
-    "rmsnorm-residual,8192,4096,bfloat16",
-    "rmsnorm-residual,16384,5120,bfloat16",
     "layernorm,8192,4096,bfloat16",
+    "softmax,4096,8192,bfloat16",
     "layernorm,32768,2880,bfloat16",
+    "softmax,32768,4096,bfloat16",
+    "softmax,2048,65536,bfloat16",
+    "rmsnorm,16384,8192,bfloat16",
     "layernorm-residual,16384,4096,bfloat16",
-    "rmsnorm-backward,16384,8192,bfloat16",
+    "softmax-backward,16384,8192,bfloat16",
+    "log-softmax,8192,32000,bfloat16",
+    "cross-entropy,4096,32000,bfloat16",
+    "cross-entropy,32768,4096,bfloat16",
+    "cross-entropy,2048,65536,bfloat16",
+    "cross-entropy,4096,50257,bfloat16",
+    "cross-entropy,8192,32000,bfloat16",
 )
-PLACES: Mapping[str, Mapping[str, Any]] = {
-    "_eviction": {"policies": ("", ""), "read_policy": ""},
-    "_norms.choice": {"policies": ("", "")},
-    "_norms.ring_plan": {"policies": ("", "")},
-}
-"""Functions that say what L2 is told, by modules that know them, and what they say where it is told
-nothing."""
+ALWAYS: Mapping[str, Any] = {"FROM_SIZES": 1.0, "READ_UP_TO_SIZES": math.inf}
+NEVER: Mapping[str, Any] = {"FROM_SIZES": math.inf, "READ_UP_TO_SIZES": 0.0}
+"""Limits of ``kernels._eviction``: whatever is beyond L2 is told something, or nothing is."""
 BEFORE = ("flushed", "written")
 AFTER = ("nothing", "reads output", "product", "reads input", "other copy")
 AHEAD_SECONDS = 1.5e-3
@@ -67,22 +63,13 @@ PRODUCT_COLUMNS = 1024
 OTHER_BYTES = 64 << 20
 
 
-@contextmanager
-def as_usual() -> Iterator[None]:
-    """Plan launches that tell L2 nothing."""
-    with ExitStack() as stack:
-        for module, functions in PLACES.items():
-            found = import_module(f"perfcli.kernels.{module}")
-            for name, nothing in functions.items():
-                stack.enter_context(patch.object(found, name, return_value=nothing))
-        yield
-
-
 def plan_both(problem: Problem, target: Target) -> dict[str, LaunchPlan]:
-    family = family_of(problem)
-    found = {"told": family.plan(problem, target, None)}
-    with as_usual():
-        found["usual"] = family.plan(problem, target, None)
+    """Return launches that tell L2 what to evict first, and those that tell it nothing, whatever
+    the planner takes."""
+    found = {}
+    for way, limits in (("told", ALWAYS), ("usual", NEVER)):
+        with patch.multiple(import_module("perfcli.kernels._eviction"), **limits):
+            found[way] = family_of(problem).plan(problem, target, None)
     return found
 
 
@@ -108,7 +95,7 @@ class _Pairs:
         self._has_output = output.shape == self._first.shape
         l2 = torch.cuda.get_device_properties(0).L2_cache_size
         self._flushing = torch.empty(2 * l2, dtype=torch.uint8, device="cuda")
-        self._cycles = int(AHEAD_SECONDS * DeviceClock._calibrated())
+        self._cycles = int(AHEAD_SECONDS * DeviceClock.cycles_per_second())
 
     def _launch(self, way: str) -> Any:
         outputs = self._code.run(self._problem, self._tensors, self._plans[way])
@@ -179,6 +166,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--problem", action="append", default=[])
     given = parser.parse_args()
+    if given.rounds < 2:
+        raise SystemExit(f"--rounds takes 2 or more, not {given.rounds}: they are compared")
     found: dict[str, Any] = {}
     for label in given.problem or PROBLEMS:
         problem = read_problem(label)

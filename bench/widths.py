@@ -111,8 +111,8 @@ def draw_small_problems(families: str, draws: int, seed: int) -> list[list[Probl
     found = []
     for number in range(draws):
         dtype = ("bfloat16", "float32", "bfloat16", "float16")[number % 4]
-        moved, columns = (_draw(draw, *limits) for limits in (SMALL_BYTES, (SMALLEST, LARGEST)))
-        elements = moved // ITEM_BYTES[dtype]
+        size, columns = (_draw(draw, *limits) for limits in (SMALL_BYTES, (SMALLEST, LARGEST)))
+        elements = size // ITEM_BYTES[dtype]
         columns = min(columns // 8 * 8 if number % 2 else columns, elements)
         found.append(
             [Problem(name, elements // columns, columns, dtype) for name in _operations(families)]
@@ -149,12 +149,12 @@ def draw_problems(families: str, draws: int, seed: int) -> list[list[Problem]]:
     return found + known[draws:]
 
 
-def plan_ways(problem: Problem, target: Target, others: str | None) -> dict[str, LaunchPlan]:
+def plan_ways(problem: Problem, target: Target, pattern: str | None) -> dict[str, LaunchPlan]:
     """Return the planned launches, and all others that differ from them whose label has a match of
-    the pattern ``others``; None: no others."""
+    the pattern; None: no others."""
     family = family_of(problem)
     found = {"ours": family.plan(problem, target, None)}
-    if others is None:
+    if pattern is None:
         return found
     cut = _cuts_of_softmax
     if family.name in ("rmsnorm", "layernorm"):
@@ -165,7 +165,7 @@ def plan_ways(problem: Problem, target: Target, others: str | None) -> dict[str,
         if variant.name not in ("three-pass", "tma") and problem.operation in variant.operations:
             asked[variant.name] = partial(family.plan, problem, target, variant.name)
     for name, plan_it in asked.items():
-        if not re.search(others, name):
+        if not re.search(pattern, name):
             continue
         try:
             plan = plan_it()
@@ -177,7 +177,8 @@ def plan_ways(problem: Problem, target: Target, others: str | None) -> dict[str,
 
 
 def _is_small(problem: Problem) -> bool:
-    """Return whether L2 holds it, so that what caches are told does not matter."""
+    """Return whether it is as small as those of ``--small``. L2 holds such, so that what it is told
+    does not matter."""
     return problem.elements * int(ITEM_BYTES[problem.dtype]) <= SMALL_BYTES[1]
 
 
@@ -235,15 +236,19 @@ def _rows_in_one_block(
     choice = import_module("perfcli.kernels._norms.choice")
     estimate = import_module("perfcli.kernels._norms.blocks").registers
     small, peels = _is_small(problem), choice._peels(problem)
-    variants = ("peeled", "register-tiled") if peels and small else ("peeled",) if peels else ()
-    for threads, variant in product(THREADS, variants or ("register-tiled",)):
+    variants = ["peeled"] if peels else ["register-tiled"]
+    if peels and small:
+        variants.append("register-tiled")
+    limits = [(False, 0), (True, 0)] if small else [(False, most) for most in REGISTERS]
+    for threads, variant in product(THREADS, variants):
         tile = threads * choice.vector(problem)
         tiles = -(-problem.columns // tile)
         kept = choice.Blocks(variant, threads, tile=tile, tiles=tiles)
         if tiles > MOST_TILES:
             continue
-        for early, most in product((False, True), (0,)) if small else product((False,), REGISTERS):
-            if most and not estimate(problem, kept) - 8 <= most <= 65536 // threads:
+        needed, room = estimate(problem, kept) - 8, target.registers_per_sm // threads
+        for early, most in limits:
+            if most and not needed <= most <= room:
                 continue
             made = replace(kept, early=early, most_registers=most)
             made = choice._with_policies(problem, target, made)
@@ -299,10 +304,10 @@ def _with_settings(problem: Problem, target: Target, changed: Mapping[str, Any])
 
 
 def time_one(
-    problem: Problem, others: str | None, against: Sequence[str], rounds: int, seed: int
+    problem: Problem, pattern: str | None, against: Sequence[str], rounds: int, seed: int
 ) -> dict[str, Any]:
     """Return the seconds of every way, and what is wrong with it."""
-    ways = plan_ways(problem, targets.this_gpu(), others)
+    ways = plan_ways(problem, targets.this_gpu(), pattern)
     able = [n for n in against if n not in peers.NAMES or peers.has_operation(n, problem.operation)]
     timed = [Contender("copy"), *(Contender(name, plan) for name, plan in ways.items())]
     family = family_of(problem)
@@ -344,18 +349,18 @@ def _bench(family: str, seed: int) -> Any:
 
 
 def prepare_one(
-    number: int, problem: Problem, others: str | None, against: Sequence[str], seed: int
+    number: int, problem: Problem, pattern: str | None, against: Sequence[str], seed: int
 ) -> int:
     import torch
 
-    time_one(problem, others, against, 1, seed)
+    time_one(problem, pattern, against, 1, seed)
     torch.cuda.empty_cache()  # for the other processes
     return number
 
 
 def prepare_all(
     problems: Sequence[Problem],
-    others: str | None,
+    pattern: str | None,
     rivals: Sequence[Sequence[str]],
     seed: int,
     workers: int,
@@ -366,7 +371,7 @@ def prepare_all(
     found = set()
     with ProcessPoolExecutor(workers, context) as pool:
         waiting = [
-            pool.submit(prepare_one, number, each, others, rivals[number], seed)
+            pool.submit(prepare_one, number, each, pattern, rivals[number], seed)
             for number, each in enumerate(problems)
         ]
         try:
@@ -433,21 +438,21 @@ def measure_widths(
     """Yield what was timed. Every so many draws have all rivals beside them."""
     started = time.monotonic()
     problems = [problem for draw in draws for problem in draw]
-    every, others = given.peers, given.ways if given.part == "ways" else None
+    every, pattern = given.peers, given.ways if given.part == "ways" else None
     rivals = [
         tuple(given.against or OTHERS) if every and number % every == 0 else ()
         for number, draw in enumerate(draws)
         for _ in draw
     ]
     until = started + 0.6 * (end - started)
-    prepared = prepare_all(problems, others, rivals, given.seed, given.workers, until)
+    prepared = prepare_all(problems, pattern, rivals, given.seed, given.workers, until)
     for number, problem in enumerate(problems):
         if number not in prepared:
             continue
         if time.monotonic() > end:
             break
         try:
-            yield time_one(problem, others, rivals[number], 12, given.seed)
+            yield time_one(problem, pattern, rivals[number], 12, given.seed)
         except Exception as error:
             sys.stdout.write(f"{problem}: {type(error).__name__}: {str(error)[:200]}\n")
 
@@ -623,8 +628,8 @@ def main() -> int:
     ]
     if given.list:
         for problem in (each for draw in draws for each in draw):
-            others = given.ways if given.part == "ways" else None
-            ways = plan_ways(problem, targets.get("h200"), others)
+            pattern = given.ways if given.part == "ways" else None
+            ways = plan_ways(problem, targets.get("h200"), pattern)
             shape = f"{problem.operation} {problem.rows} × {problem.columns} {problem.dtype}"
             sys.stdout.write(f"{shape}: {ways['ours'].why}; {', '.join([*ways][1:])}\n")
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
-from .._elements import vector
+from .._elements import ITEM_BYTES, vector
 from . import ring_plan
 from .blocks import (
     Blocks,
@@ -19,10 +19,10 @@ from .blocks import (
 )
 from .cuts import LINE, choose, estimate_seconds, groups, peels, persistent, say_reached
 
-SPLIT_ONCE, SPLIT_BANDWIDTH, SPLIT_MEAN = 5.5e-6, 0.9e12, 0.3
-"""Seconds that two launches take however few rows there are, the bytes per second of rows that they
-move, and what a mean adds to that time: of 59 problems of 0.3 to 30 MB, two thirds within 15
-percent, and all within 31 (H200, triton 3.6, 2026-11-29)."""
+SPLIT_ONCE, SPLIT_SHARE, SPLIT_MEAN = 5.5e-6, 0.19, 0.3
+"""Seconds that two launches take however few rows there are, the share of the bandwidth at which
+they move rows, and what a mean adds to that time: of 59 problems of 0.3 to 30 MB, two thirds within
+15 percent, and all within 31 (H200, triton 3.6, 2026-11-29)."""
 SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""
 SUM_BLOCKS = 4
@@ -56,10 +56,13 @@ def _seconds(problem: Problem, target: Target, found: tuple[Blocks, float]) -> f
 
 
 def _split_seconds(problem: Problem, target: Target) -> float:
-    """Return about how long two launches take, of which the second reads x and dy again, from the
-    L2 cache."""
-    seconds = estimate_seconds(problem, target, SPLIT_BANDWIDTH / target.bandwidth)
-    return SPLIT_ONCE + seconds * (1 + SPLIT_MEAN * has_mean(problem))
+    """Return about how long two launches take, of which the second reads x and dy again; from
+    memory if L2 has no room for them."""
+    seconds = estimate_seconds(problem, target, SPLIT_SHARE) * (1 + SPLIT_MEAN * has_mean(problem))
+    again = 2 * problem.elements * ITEM_BYTES[problem.dtype]
+    if again > target.l2_bytes / 2:
+        seconds += again / target.bandwidth / SPLIT_SHARE
+    return SPLIT_ONCE + seconds
 
 
 def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:

@@ -8,7 +8,7 @@ from math import gcd
 
 from perfcli.model import Problem, Target
 
-from .._elements import ITEM_BYTES, MORE_REGISTERS, vector
+from .._elements import ITEM_BYTES, MORE_REGISTERS, VECTOR_BYTES, vector
 from .._eviction import LAST, policies, sizes_of_l2
 from .blocks import (
     PAST_L1,
@@ -108,19 +108,21 @@ SHORT_SHARE = 32
 """Elements of each of its threads, of all its rows."""
 BUSY_BLOCKS = 12
 """Blocks per multiprocessor from which more rows to a block are better than more blocks."""
-SMALL_BYTES, UNSHIFTED = 8 << 20, 2 << 20
+SMALL_BYTES, UNSHIFTED_BYTES = 8 << 20, 2 << 20
 """Bytes of a matrix up to which time is what a row waits for rather than what memory moves; and of
 rows that start between multiples of 16 bytes, for each byte of the widest loads that all of them
 allow, up to which a launch that shifts the weights costs more than narrow loads do (H200,
 2026-11-29: rmsnorm 374 × 700 bfloat16 4.0 instead of 5.5 µs, layernorm 838 × 5002 9.8 instead of
 16.6)."""
 MOST_NARROW = 12
-"""Narrow loads of a thread, beyond which a few long rows have several blocks each."""
+"""Narrow loads of a thread, beyond which a few long rows have several blocks each, and these load
+them in vectors if they would need more, too."""
 SMALL_TILES = 5
-SMALL_SHARE, SHIFTED_SHARE = 0.3, 0.05
+SMALL_SHARE, ODD_SHARE = 0.3, 0.05
 """Tiles of a row in a small problem, at most; and the share of the device's threads up to which
-rows take more of them: of 60 problems of 0.5 to 8 MiB, what this chooses is 2 percent slower on
-average than the fastest of 30 ways, and 14 at most."""
+rows take more of them, also where they start between multiples of 16 bytes (``ODD_SHARE``): of 77
+problems of 0.5 to 8 MiB, what is chosen is 2 percent slower on average than the fastest of 15 to 43
+ways, and 11 at most."""
 TILE_ELEMENTS = 8
 """Elements per thread of a tile: one 16-byte load of half precision, two of fp32 (with one, ptxas
 12.8 spills two words of 8192 columns)."""
@@ -159,7 +161,7 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
 
 
 def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
-    """Return the blocks with what caches are to keep, of matrices that L2 does not hold.
+    """Return the blocks with what caches are to keep, if L2 does not hold the matrices.
 
     Inputs of large problems are read as if they were needed again, and outputs written as if they
     were not, which is worth up to 4 points of a copy (H200, 2026-11-29, bfloat16, percent of a
@@ -185,38 +187,49 @@ def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
 def _forward_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:
     if (short := _short(problem, target)) is not None:
         return short, f"short rows, {short.rows} to a block"
-    if (cached := _cached(problem, target)) is not None:
+    if (cached := _of_small_problem(problem, target)) is not None:
         return cached, (
             f"few rows, {cached.parts} blocks for each"
             if cached.parts > 1
             else "a small problem: few tiles of each thread"
         )
-    return _streamed_blocks(problem, target)
+    return _of_large_problem(problem, target)
 
 
-def _streamed_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:
+def _of_large_problem(problem: Problem, target: Target) -> tuple[Blocks, str]:
     """Return blocks for a problem that takes as long as memory moves it."""
     few = _few_rows(problem, target)
-    small = None
-    if has_residual(problem) and not has_mean(problem):
-        found = None if few else _entry(RESIDUAL, problem)
+    if not few and has_residual(problem) and not has_mean(problem):
+        found = _with_residual(problem, target)
         if found is not None:
-            blocks = found.blocks
-            if blocks.variant == "register-tiled" and _peels(problem):
-                blocks = replace(blocks, variant="peeled")
-            blocks = _fit(problem, blocks)
-            least = OF_WIDEST if blocks.threads == 1024 else LEAST_FILLED
-            idle = blocks.variant == "peeled" and _share_filled(problem, blocks) < least
-            if idle or _is_narrow(problem, target, blocks):
-                small = _small(problem, target)
-            if small is None:
-                return blocks, _describe_entry(found)
+            return found
     elif not few:
-        small = _small(problem, target)
-    if small is not None:
-        return small, "the smallest blocks that hold a row in few tiles"
+        smallest = _smallest(problem, target)
+        if smallest is not None:
+            return smallest, SMALLEST
     blocks = _cooperative(problem, target)
     return blocks, f"{'few' if few else 'long'} rows, {blocks.parts} blocks for each"
+
+
+SMALLEST = "the smallest blocks that hold a row in few tiles"
+
+
+def _with_residual(problem: Problem, target: Target) -> tuple[Blocks, str] | None:
+    """Return blocks for rows of RMS norm and their residuals; None for longer rows."""
+    found = _entry(RESIDUAL, problem)
+    if found is None:
+        return None
+    blocks = found.blocks
+    if blocks.variant == "register-tiled" and _peels(problem):
+        blocks = replace(blocks, variant="peeled")
+    blocks = _fit(problem, blocks)
+    least = OF_WIDEST if blocks.threads == 1024 else LEAST_FILLED
+    idle = blocks.variant == "peeled" and _share_filled(problem, blocks) < least
+    if idle or _is_narrow(problem, target, blocks):
+        smallest = _smallest(problem, target)
+        if smallest is not None:
+            return smallest, SMALLEST
+    return blocks, _describe_entry(found)
 
 
 def _is_narrow(problem: Problem, target: Target, blocks: Blocks) -> bool:
@@ -232,9 +245,9 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
     rows that start between multiples of 16 bytes, which only ``peeled`` loads so wide.
 
     A mean's two reductions wait twice, and rows of SHORT_ELEMENTS that L2 does not hold are better
-    off in blocks of their own. Of rows that it holds, two share the fewest threads that keep them
-    (H200, 2026-11-29: rmsnorm 2048 × 512 bfloat16 4.4 µs instead of 4.9, layernorm 4096 × 1024 8.4
-    instead of 9.3).
+    off in blocks of their own. Of rows that it holds, two or more share the fewest threads that
+    keep them (H200, 2026-11-29: rmsnorm 2048 × 512 bfloat16 4.4 µs instead of 4.9, layernorm 4096 ×
+    1024 8.4 instead of 9.3).
     """
     padded, most, threads = padded_columns(problem), SHORT_ELEMENTS, 64
     blocks = BUSY_BLOCKS * target.sm_count
@@ -251,39 +264,54 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
     return Blocks("full-tile", threads, rows=rows)
 
 
-def _cached(problem: Problem, target: Target) -> Blocks | None:
+def _of_small_problem(problem: Problem, target: Target) -> Blocks | None:
     """Return blocks for rows of a small problem, each of which waits for little; None for larger
     problems and longer rows."""
     bytes_ = problem.elements * ITEM_BYTES[problem.dtype]
     if bytes_ > SMALL_BYTES:
         return None
-    shifted = _peels(problem) and problem.rows > 1
     wide = gcd(vector(problem), problem.columns, problem.stride) * ITEM_BYTES[problem.dtype]
-    peels = shifted and bytes_ > UNSHIFTED * wide
-    room = target.sm_count * target.max_threads_per_sm
-    enough = (SHIFTED_SHARE if shifted else SMALL_SHARE) * room
-    found = None
-    for threads in (32, 64, 128, 256, 512, 1024):
-        tile = threads * vector(problem)
-        tiles = -(-problem.columns // tile)
-        if not target.warp_size <= threads <= target.max_threads_per_block or tiles > SMALL_TILES:
-            continue
-        variant = "peeled" if peels else "register-tiled"
-        found = Blocks(variant, threads, tile=tile, tiles=tiles)
-        if problem.rows * threads >= enough or tiles <= 1 + shifted:
-            break
-    if found is None or peels:
+    odd = problem.rows > 1 and wide < VECTOR_BYTES
+    peels = _peels(problem) and (problem.rows == 1 or bytes_ > UNSHIFTED_BYTES * wide)
+    found = _in_one_block(problem, target, "peeled" if peels else "register-tiled", odd)
+    if _few_rows(problem, target):
+        if found and row_bytes(problem) > 2 * FEW_PART_BYTES:
+            found = None
+        if odd and not peels and (found is None or _loads(problem, found, wide) > MOST_NARROW):
+            parts = _of_few(problem, target, LEAST_PART_BYTES * wide // VECTOR_BYTES)
+            narrow = _loads(problem, parts, wide) <= MOST_NARROW
+            return replace(parts, narrow=True) if narrow else found
+    if found is None or (odd and peels):
         return found
-    loads = found.tiles * vector(problem) * ITEM_BYTES[problem.dtype] // wide
-    if shifted and loads > MOST_NARROW and _few_rows(problem, target):
-        return replace(_of_few(problem, target, LEAST_PART_BYTES * wide // 16), narrow=True)
-    many = problem.rows * found.threads >= SMALL_SHARE * room
-    if has_mean(problem) and found.tiles > 3 and many:
+    share = problem.rows * found.threads / (target.sm_count * target.max_threads_per_sm)
+    if has_mean(problem) and found.tiles > 3 and share >= SMALL_SHARE:
         return found
     return _early(problem, found, target.registers_per_sm // found.threads)
 
 
-def _small(problem: Problem, target: Target) -> Blocks | None:
+def _loads(problem: Problem, blocks: Blocks, wide: int) -> int:
+    """Return how often a thread loads so many bytes of a row."""
+    elements = blocks.tile * blocks.tiles // blocks.threads
+    return elements * ITEM_BYTES[problem.dtype] // wide
+
+
+def _in_one_block(problem: Problem, target: Target, variant: str, odd: bool) -> Blocks | None:
+    """Return blocks that keep a row in few tiles of as few threads as make up a share of what the
+    device has room for; None if a row is too long."""
+    room = target.sm_count * target.max_threads_per_sm
+    found = None
+    for threads in (32, 64, 128, 256, 512, 1024):
+        tile = threads * vector(problem)
+        tiles = -(-problem.columns // tile)
+        if target.warp_size <= threads <= target.max_threads_per_block and tiles <= SMALL_TILES:
+            found = Blocks(variant, threads, tile=tile, tiles=tiles)
+            share = problem.rows * threads / room
+            if share >= (ODD_SHARE if odd else SMALL_SHARE) or tiles <= 1 + odd:
+                break
+    return found
+
+
+def _smallest(problem: Problem, target: Target) -> Blocks | None:
     """Return the smallest blocks that hold a row in few tiles; None for longer rows.
 
     Many blocks that wait on their own keep more under way than few large ones, the more so where a
@@ -407,6 +435,7 @@ def _of_few(problem: Problem, target: Target, least_bytes: int) -> Blocks:
         and parts < MOST_PARTS
     ):
         parts *= 2
+    parts = -(-problem.columns // _chunk_columns(problem, parts))  # none without a column
     return _fit(problem, replace(FEW, parts=parts))
 
 

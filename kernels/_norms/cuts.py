@@ -273,8 +273,8 @@ def say_reached(blocks: Blocks, reached: float) -> str:
 
 
 def estimate_seconds(problem: Problem, target: Target, reached: float, launches: int = 0) -> float:
-    """Return about how long a share of the bandwidth that is reached takes; ``launches``: those
-    that it was not estimated with, and that larger problems have in it."""
+    """Return about how long it takes to move all matrices at this share of the bandwidth;
+    ``launches``: how many launches to add, as far as the share does not include them."""
     moved = _moved_bytes(problem)
     seconds = moved / target.bandwidth / max(reached, 1e-3)
     return seconds + launches * LAUNCH * _beyond_fit(moved)
@@ -285,7 +285,8 @@ def _moved_bytes(problem: Problem) -> int:
 
 
 def _beyond_fit(moved: int) -> float:
-    """Return the share that the fit has not of what a problem takes once."""
+    """Return the share of fixed costs that the fitted constants do not include: nearly all in tiny
+    problems, and none from ``FITTED_BYTES`` on."""
     return max(0.0, 1 - moved / FITTED_BYTES)
 
 

@@ -50,10 +50,10 @@ ALONE = 0.045
 """What it costs that a multiprocessor has one such block, and idles between two; of several, their
 share of it. The constants fit 82 launches of 12 problems: those that they put first reach 0.4
 percent of a copy less than the best on average, and 2.6 at most (H200, triton 3.6, 2026-11-29)."""
-TELLING = 7e-9
-"""Seconds for each warp of a cluster, which tells all others what it found, where all blocks run at
-the same time, so that no other uses what one waits for: of 74 problems of 4 to 300 rows, what is
-put first is 1.1 percent slower than the best on average, and 6 at most (the same day)."""
+TELLING_SECONDS = 7e-9
+"""For each warp of a cluster, which tells all others what it found, where all blocks run at the
+same time, so that no other uses what one waits for: of 70 problems of 4 to 300 rows, what is put
+first is 1.0 percent slower than the best cluster on average, and 7 at most (the same day)."""
 SPREAD = 0.0018
 """What each block of a cluster costs cross-entropy, which waits for memory alone: the more of them
 have to find room at the same time, the longer multiprocessors are empty. With it, what is put first
@@ -107,7 +107,7 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
         per_sm = problem.rows * blocks / target.sm_count
         few = per_sm <= resident
         if few:
-            waits += TELLING * blocks * warps
+            waits += TELLING_SECONDS * blocks * warps
         at_once = max(1, ceil(per_sm)) if few else resident
         longest = transfers, waits / at_once, instructions * warps / 4 * ISSUE
         took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)

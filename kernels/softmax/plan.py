@@ -81,6 +81,8 @@ L2_SHARE = 0.28
 97 % of a copy at rows of 128 KiB (H200: 0.28) but 84 % at 256 KiB (0.56)."""
 SPLIT_FROM = 32 * KIB
 """Row bytes from which few rows are shared by many blocks."""
+FEW_PER_SM = 3
+"""Rows for each multiprocessor up to which they are few enough for clusters."""
 FEW_CLUSTERS_FROM = 16 * KIB
 """The same where blocks are in clusters, but for cross-entropy: 4 × 8192 bfloat16 3.9 instead of
 4.5 µs, 32 × 16384 4.5 instead of 8.1 (`split`), 300 × 16384 8.2 instead of 9.6 (H200,
@@ -394,9 +396,9 @@ def fastest(problem: Problem, target: Target) -> str:
 
 
 def _takes_clusters(problem: Problem, target: Target) -> bool:
-    """Return whether a row has several blocks: it is too long for one, or there are too few rows
-    for a block each."""
-    few = problem.rows <= RESIDENT * target.sm_count
+    """Return whether each row has a cluster: it is too long for one block, or there are too few
+    rows for a block each."""
+    few = problem.rows <= FEW_PER_SM * target.sm_count
     least = SPLIT_FROM if problem.operation == LOSS else FEW_CLUSTERS_FROM
     long = row_bytes(problem) >= least and (few or _lanes(problem, target) is None)
     return long and not cluster_plan.why_not(problem, target)

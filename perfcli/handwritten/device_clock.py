@@ -30,7 +30,7 @@ class DeviceClock:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self._flushing = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device="cuda")
         self._ahead: dict[str, float] = {}
-        self._cycles_per_second = self._calibrated()
+        self._cycles_per_second = self.cycles_per_second()
 
     def seconds(self, name: str, launch: Callable[[], object]) -> float:
         ahead = self._ahead.get(name, LEAST_AHEAD_SECONDS)
@@ -61,8 +61,8 @@ class DeviceClock:
         return time.monotonic()
 
     @staticmethod
-    def _calibrated() -> float:
-        """Return the cycles of ``_sleep`` per second."""
+    def cycles_per_second() -> float:
+        """Return the cycles of ``torch.cuda._sleep`` per second of the current device."""
         import torch
 
         fastest = float("inf")

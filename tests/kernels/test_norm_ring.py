@@ -195,6 +195,13 @@ def test_a_few_rows_are_streamed_if_they_are_long(
     assert plan(Problem(operation, rows, columns)).variant == variant
 
 
+@pytest.mark.parametrize("target", ["h200", "l40s", "a100"])
+def test_long_rows_that_l2_does_not_hold_are_not_read_twice(target: str) -> None:
+    problem = Problem("rmsnorm-backward", 100, 131072)
+    made = registry.family("rmsnorm").plan(problem, targets.get(target), None)
+    assert made.variant == "ring"
+
+
 @pytest.mark.parametrize(
     ("columns", "policies"), [(43000, ("evict_last", "evict_first")), (41000, ("", ""))]
 )

@@ -217,7 +217,7 @@ def test_two_rows_that_lie_alike_share_a_program(
     ("problem", "threads", "tiles"),
     [
         (Problem("rmsnorm", 4, 8192), 1024, 1),
-        (Problem("rmsnorm", 4, 40000), 1024, 5),
+        (Problem("rmsnorm", 4, 32000), 1024, 4),
         (Problem("rmsnorm", 374, 700), 64, 2),
         (Problem("layernorm", 374, 700), 64, 2),
         (Problem("rmsnorm-residual", 374, 700), 64, 2),
@@ -240,10 +240,20 @@ def test_a_small_problem_is_one_launch_of_few_tiles(
 
 
 @pytest.mark.parametrize(
+    "problem", [Problem("rmsnorm", 1, 1001), Problem("layernorm", 1, 30941)], ids=str
+)
+def test_a_single_odd_row_is_read_16_bytes_at_a_time(problem: Problem) -> None:
+    """It starts at a vector: no weights have to be shifted for it."""
+    (step,) = registry.family(problem.operation).plan(problem, H200, None).launches
+    assert step.constants["PEEL"] is True
+
+
+@pytest.mark.parametrize(
     ("problem", "parts"),
     [
-        (Problem("rmsnorm", 10, 30941), 32),  # two bytes at a time: 2 KiB to a block
-        (Problem("layernorm-residual", 10, 30941), 32),
+        (Problem("rmsnorm", 10, 30941), 31),  # two bytes at a time: 2 KiB to a block
+        (Problem("rmsnorm", 2, 30941, row_stride=30942), 31),
+        (Problem("layernorm-residual", 10, 30941), 31),
         (Problem("layernorm", 3, 20001, "float32"), 24),  # four
     ],
     ids=str,
