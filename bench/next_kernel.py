@@ -88,9 +88,7 @@ class _Pairs:
         dtype = self._first.dtype
         self._weights = torch.randn(problem.columns, PRODUCT_COLUMNS, device="cuda", dtype=dtype)
         self._spare = torch.empty_like(self._first)
-        self._produced = torch.empty(
-            problem.rows, PRODUCT_COLUMNS, device="cuda", dtype=self._first.dtype
-        )
+        self._produced = torch.empty(problem.rows, PRODUCT_COLUMNS, device="cuda", dtype=dtype)
         self._others = [torch.empty(OTHER_BYTES, dtype=torch.uint8, device="cuda") for _ in "ab"]
         self._has_output = output.shape == self._first.shape
         l2 = torch.cuda.get_device_properties(0).L2_cache_size

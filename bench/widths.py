@@ -57,6 +57,8 @@ FAMILIES = {
 BYTES = 256 << 20
 SMALL_BYTES = 64 << 10, 8 << 20
 SMALLEST, LARGEST = 512, 262144
+DTYPES = ("bfloat16", "float32", "bfloat16", "float16")
+"""Of one draw after another."""
 NORM_SHAPES = (
     (16384, 14336), (16, 7168), (32768, 2880), (1024, 128256), (512, 8192), (8192, 28672)
 )  # fmt: skip
@@ -110,10 +112,9 @@ def draw_small_problems(families: str, draws: int, seed: int) -> list[list[Probl
     draw = random.Random(seed)
     found = []
     for number in range(draws):
-        dtype = ("bfloat16", "float32", "bfloat16", "float16")[number % 4]
-        size, columns = (_draw(draw, *limits) for limits in (SMALL_BYTES, (SMALLEST, LARGEST)))
-        elements = size // ITEM_BYTES[dtype]
-        columns = min(columns // 8 * 8 if number % 2 else columns, elements)
+        dtype = DTYPES[number % len(DTYPES)]
+        elements = _draw(draw, *SMALL_BYTES) // ITEM_BYTES[dtype]
+        columns = min(_draw_columns(draw, number), elements)
         found.append(
             [Problem(name, elements // columns, columns, dtype) for name in _operations(families)]
         )
@@ -123,6 +124,12 @@ def draw_small_problems(families: str, draws: int, seed: int) -> list[list[Probl
 def _draw(draw: random.Random, least: int, most: int) -> int:
     """Return a whole number, log-uniform."""
     return int(math.exp(draw.uniform(math.log(least), math.log(most))))
+
+
+def _draw_columns(draw: random.Random, number: int) -> int:
+    """Return a width, a multiple of 8 in every second draw."""
+    columns = _draw(draw, SMALLEST, LARGEST)
+    return columns // 8 * 8 if number % 2 else columns
 
 
 def _operations(families: str) -> list[str]:
@@ -140,9 +147,8 @@ def draw_problems(families: str, draws: int, seed: int) -> list[list[Problem]]:
         known = [[Problem(name, *shape) for name in operations] for shape in NORM_SHAPES]
     found: list[list[Problem]] = []
     for number in range(draws):
-        columns = _draw(draw, SMALLEST, LARGEST)
-        columns = columns // 8 * 8 if number % 2 else columns
-        dtype = ("bfloat16", "float32", "bfloat16", "float16")[number % 4]
+        columns = _draw_columns(draw, number)
+        dtype = DTYPES[number % len(DTYPES)]
         rows = -(-BYTES // (columns * ITEM_BYTES[dtype]))
         found.append([Problem(operation, rows, columns, dtype) for operation in operations])
         found += known[number : number + 1]

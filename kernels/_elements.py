@@ -22,6 +22,16 @@ def vector(problem: Problem) -> int:
     return VECTOR_BYTES // ITEM_BYTES[problem.dtype]
 
 
+def row_bytes(problem: Problem) -> int:
+    """Return the bytes of a row of one matrix."""
+    return problem.columns * ITEM_BYTES[problem.dtype]
+
+
+def matrix_bytes(problem: Problem) -> int:
+    """Return the bytes of one matrix, without gaps between its rows."""
+    return problem.elements * ITEM_BYTES[problem.dtype]
+
+
 def without_gap(problem: Problem) -> Problem:
     """Return the problem, of one row without the gap behind it, which nobody reads: where a row
     ends has to follow from its width."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfcli.model import Problem, Target
 
-from ._elements import ITEM_BYTES
+from ._elements import matrix_bytes
 
 LAST, FIRST = "evict_last", "evict_first"
 """Triton's names for it."""
@@ -35,4 +35,4 @@ def read_policy(problem: Problem, target: Target) -> str:
 
 def sizes_of_l2(problem: Problem, target: Target, matrices: int) -> float:
     """Return how many times L2 could be filled with so many matrices."""
-    return matrices * problem.elements * ITEM_BYTES[problem.dtype] / target.l2_bytes
+    return matrices * matrix_bytes(problem) / target.l2_bytes

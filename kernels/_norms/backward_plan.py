@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
-from .._elements import ITEM_BYTES, vector
+from .._elements import matrix_bytes, vector
 from . import ring_plan
 from .blocks import (
     Blocks,
@@ -59,7 +59,7 @@ def _split_seconds(problem: Problem, target: Target) -> float:
     """Return about how long two launches take, of which the second reads x and dy again; from
     memory if L2 has no room for them."""
     seconds = estimate_seconds(problem, target, SPLIT_SHARE) * (1 + SPLIT_MEAN * has_mean(problem))
-    again = 2 * problem.elements * ITEM_BYTES[problem.dtype]
+    again = 2 * matrix_bytes(problem)
     if again > target.l2_bytes / 2:
         seconds += again / target.bandwidth / SPLIT_SHARE
     return SPLIT_ONCE + seconds

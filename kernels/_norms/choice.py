@@ -8,7 +8,7 @@ from math import gcd
 
 from perfcli.model import Problem, Target
 
-from .._elements import ITEM_BYTES, MORE_REGISTERS, VECTOR_BYTES, vector
+from .._elements import ITEM_BYTES, MORE_REGISTERS, VECTOR_BYTES, matrix_bytes, row_bytes, vector
 from .._eviction import LAST, policies, sizes_of_l2
 from .blocks import (
     PAST_L1,
@@ -96,6 +96,8 @@ FEW_PART_BYTES = 32 * KIB
 """What each of them keeps of a row at most."""
 LEAST_PART_BYTES = 16 * KIB
 
+ONE_BLOCK_BYTES = 64 * KIB
+"""Row bytes beyond which each of a few rows has several blocks."""
 PAST_L1_FROM = 8 * KIB
 """Row bytes: of shorter rows, L1 holds weights for all ways in which they start."""
 BLOCKS_PER_SM = 2
@@ -126,10 +128,6 @@ ways, and 11 at most."""
 TILE_ELEMENTS = 8
 """Elements per thread of a tile: one 16-byte load of half precision, two of fp32 (with one, ptxas
 12.8 spills two words of 8192 columns)."""
-
-
-def row_bytes(problem: Problem) -> int:
-    return problem.columns * ITEM_BYTES[problem.dtype]
 
 
 def _entry(table: tuple[_Entry, ...], problem: Problem) -> _Entry | None:
@@ -188,11 +186,9 @@ def _forward_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:
     if (short := _short(problem, target)) is not None:
         return short, f"short rows, {short.rows} to a block"
     if (cached := _of_small_problem(problem, target)) is not None:
-        return cached, (
-            f"few rows, {cached.parts} blocks for each"
-            if cached.parts > 1
-            else "a small problem: few tiles of each thread"
-        )
+        if cached.parts > 1:
+            return cached, _describe_parts(problem, target, cached)
+        return cached, "a small problem: few tiles of each thread"
     return _of_large_problem(problem, target)
 
 
@@ -208,7 +204,12 @@ def _of_large_problem(problem: Problem, target: Target) -> tuple[Blocks, str]:
         if smallest is not None:
             return smallest, SMALLEST
     blocks = _cooperative(problem, target)
-    return blocks, f"{'few' if few else 'long'} rows, {blocks.parts} blocks for each"
+    return blocks, _describe_parts(problem, target, blocks)
+
+
+def _describe_parts(problem: Problem, target: Target, blocks: Blocks) -> str:
+    kind = "few" if _few_rows(problem, target) else "long"
+    return f"{kind} rows, {blocks.parts} blocks for each"
 
 
 SMALLEST = "the smallest blocks that hold a row in few tiles"
@@ -251,7 +252,7 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
     """
     padded, most, threads = padded_columns(problem), SHORT_ELEMENTS, 64
     blocks = BUSY_BLOCKS * target.sm_count
-    beyond = problem.elements * ITEM_BYTES[problem.dtype] > target.l2_bytes
+    beyond = sizes_of_l2(problem, target, 1) > 1
     if has_mean(problem) and beyond:
         most //= 2
     if padded > most or problem.rows < blocks or not _rows_are_aligned(problem):
@@ -267,15 +268,15 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
 def _of_small_problem(problem: Problem, target: Target) -> Blocks | None:
     """Return blocks for rows of a small problem, each of which waits for little; None for larger
     problems and longer rows."""
-    bytes_ = problem.elements * ITEM_BYTES[problem.dtype]
-    if bytes_ > SMALL_BYTES:
+    size = matrix_bytes(problem)
+    if size > SMALL_BYTES:
         return None
     wide = gcd(vector(problem), problem.columns, problem.stride) * ITEM_BYTES[problem.dtype]
     odd = problem.rows > 1 and wide < VECTOR_BYTES
-    peels = _peels(problem) and (problem.rows == 1 or bytes_ > UNSHIFTED_BYTES * wide)
+    peels = _peels(problem) and (problem.rows == 1 or size > UNSHIFTED_BYTES * wide)
     found = _in_one_block(problem, target, "peeled" if peels else "register-tiled", odd)
     if _few_rows(problem, target):
-        if found and row_bytes(problem) > 2 * FEW_PART_BYTES:
+        if found and row_bytes(problem) > ONE_BLOCK_BYTES:
             found = None
         if odd and not peels and (found is None or _loads(problem, found, wide) > MOST_NARROW):
             parts = _of_few(problem, target, LEAST_PART_BYTES * wide // VECTOR_BYTES)

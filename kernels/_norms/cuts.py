@@ -16,7 +16,7 @@ from math import ceil, gcd, pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
-from .._elements import ITEM_BYTES, lanes_of, sector_of, vector, widest_alignment
+from .._elements import ITEM_BYTES, lanes_of, matrix_bytes, sector_of, vector, widest_alignment
 from .blocks import (
     Blocks,
     _peels,
@@ -204,7 +204,7 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     besides = idle + max(ENDS * _peels(problem), converting)
     besides += SHARED_SECTORS * shares_sectors(problem, blocks)
     reached = busy * flight * moves / round_ / (1 + partial) / (1 + besides)
-    moved = _moved_bytes(problem)
+    moved = moved_bytes(problem)
     once = ONCE * _waits_across_warps(target, blocks) * _beyond_fit(moved)
     return reached / (1 + once * reached * target.bandwidth / moved)
 
@@ -215,7 +215,7 @@ def _waits_across_warps(target: Target, blocks: Blocks) -> bool:
 
 def share_of_partials(problem: Problem, target: Target, count: int) -> float:
     """Return about how much longer ``count`` partial sums make it, of the time of transfers."""
-    moved = _moved_bytes(problem)
+    moved = moved_bytes(problem)
     price = PARTIAL if moved > target.l2_bytes else PARTIAL_CACHED
     return price * 8 * (1 + has_mean(problem)) * count * problem.columns / moved
 
@@ -275,13 +275,14 @@ def say_reached(blocks: Blocks, reached: float) -> str:
 def estimate_seconds(problem: Problem, target: Target, reached: float, launches: int = 0) -> float:
     """Return about how long it takes to move all matrices at this share of the bandwidth;
     ``launches``: how many launches to add, as far as the share does not include them."""
-    moved = _moved_bytes(problem)
+    moved = moved_bytes(problem)
     seconds = moved / target.bandwidth / max(reached, 1e-3)
     return seconds + launches * LAUNCH * _beyond_fit(moved)
 
 
-def _moved_bytes(problem: Problem) -> int:
-    return (inputs_of(problem) + 1) * problem.elements * ITEM_BYTES[problem.dtype]
+def moved_bytes(problem: Problem) -> int:
+    """Return the bytes of all matrices that are read and written."""
+    return (inputs_of(problem) + 1) * matrix_bytes(problem)
 
 
 def _beyond_fit(moved: int) -> float:

@@ -8,7 +8,7 @@ from math import gcd
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
-from .._elements import ITEM_BYTES, TRITON_TYPE, vector
+from .._elements import ITEM_BYTES, TRITON_TYPE, row_bytes, vector
 from .blocks import (
     POLLS,
     Blocks,
@@ -53,7 +53,7 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
         raise PerfcliError(
             f"rmsnorm: tma needs row strides and lengths that are multiples of 16 bytes, these "
             f"are {problem.stride * ITEM_BYTES[problem.dtype]} and "
-            f"{problem.columns * ITEM_BYTES[problem.dtype]}: pad the rows, or use peeled"
+            f"{row_bytes(problem)}: pad the rows, or use peeled"
         )
     tensors, absent = pointers(problem, can_mean=False)
     made = step(

@@ -26,6 +26,7 @@ from .cuts import (
     halves,
     inputs_of,
     most_registers,
+    moved_bytes,
     peels,
     share_of_partials,
     shares_sectors,
@@ -235,9 +236,9 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     """Return about which share of the memory's bandwidth is reached: all rounds last as long as
     their transfers or as what programs do, more where both are long. The constants fit 296 launches
     of 140 problems (H200, triton 3.6, 2026-11-29), half of them within 1 percent."""
-    item, mean, ends = ITEM_BYTES[problem.dtype], has_mean(problem), peels(problem, blocks)
+    mean, ends = has_mean(problem), peels(problem, blocks)
     found = segments(problem, blocks)
-    moves = (inputs_of(problem) + 1) * problem.elements * item / target.bandwidth
+    moves = moved_bytes(problem) / target.bandwidth
     elements = blocks.tiles * blocks.tile // blocks.threads
     each = PER_ELEMENT[problem.dtype] + OF_MEAN * mean
     instructions = PER_ROUND + PER_END * ends + elements * each

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from perfcli.errors import PerfcliError
 from perfcli.model import Case, KernelFamily, KernelVariant, LaunchPlan, Problem, Target, Tolerance
 
-from .._elements import ITEM_BYTES
+from .._elements import ITEM_BYTES, matrix_bytes
 from .plan import (
     MOST_COLUMNS,
     _asked_for,
@@ -130,7 +130,7 @@ def _check(problem: Problem, variant: str) -> None:
 
 def _moved_bytes(problem: Problem) -> int:
     norms = len(_reads_of(_read_count(problem)).norms)
-    full = (_read_count(problem) + 1) * problem.elements * ITEM_BYTES[problem.dtype]
+    full = (_read_count(problem) + 1) * matrix_bytes(problem)
     return full + 4 * norms * (problem.rows + 2 * problem.columns)
 
 

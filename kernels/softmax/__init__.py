@@ -44,7 +44,7 @@ from collections.abc import Mapping
 
 from perfcli.model import KernelFamily, KernelVariant, Problem, Tolerance
 
-from .._elements import ITEM_BYTES
+from .._elements import matrix_bytes
 from .cases import BENCHMARKS, CASES
 from .choice import (
     BACKWARD,
@@ -77,7 +77,7 @@ _LOSS_GRADIENT_BYTES_PER_ROW = 8 + 4 + 4  # target, lse, dloss
 
 
 def _moved_bytes(problem: Problem) -> int:
-    matrix = problem.elements * ITEM_BYTES[problem.dtype]
+    matrix = matrix_bytes(problem)
     if problem.operation == LOSS:
         return matrix + _LOSS_BYTES_PER_ROW * problem.rows
     if problem.operation == LOSS_GRADIENT:

@@ -73,11 +73,6 @@ def share_registers(target: Target, threads: int) -> int:
     return min(target.registers_per_sm // threads // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
 
 
-def row_bytes(problem: Problem) -> int:
-    """Return the bytes of a row of one matrix."""
-    return problem.columns * ITEM_BYTES[problem.dtype]
-
-
 def policies(problem: Problem, target: Target) -> tuple[str, str]:
     """Return where what is read and what is written goes in the order of eviction.
 

@@ -8,7 +8,7 @@ from math import ceil, pow
 
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
-from .._elements import ITEM_BYTES, lanes_of, vector, widest_alignment, without_gap
+from .._elements import ITEM_BYTES, lanes_of, row_bytes, vector, widest_alignment, without_gap
 from .choice import (
     BACKWARD,
     LOSS,
@@ -21,7 +21,6 @@ from .choice import (
     matrices_of,
     pointers,
     policies,
-    row_bytes,
     share_registers,
 )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfcli.model import KernelLaunch, Problem, Scalar
 
-from .._elements import ITEM_BYTES
+from .._elements import matrix_bytes
 from . import cluster_plan
 from .choice import (
     BACKWARD,
@@ -150,7 +150,7 @@ targets before they are read, which of a small problem's 4 µs is 0.2."""
 def _tiled_loss_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     chunks = _chunks_of(problem, choice)
     constants = {**kept_constants(problem, choice), **_tiles(choice), "CHUNKS": chunks}
-    constants["SKIP"] = problem.elements * ITEM_BYTES[problem.dtype] > SKIPPED_FROM
+    constants["SKIP"] = matrix_bytes(problem) > SKIPPED_FROM
     arguments = _loss_gradient_arguments(problem, rows=True)
     grid = (-(-problem.rows // choice.rows) * chunks, 1, 1)
     return (launch(problem, choice, "tiled_loss_backward", grid, arguments, constants),)

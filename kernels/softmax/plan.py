@@ -12,7 +12,7 @@ from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
-from .._elements import ITEM_BYTES, MORE_REGISTERS, VECTOR_BYTES, vector
+from .._elements import ITEM_BYTES, MORE_REGISTERS, VECTOR_BYTES, matrix_bytes, row_bytes, vector
 from . import cluster_plan
 from .choice import (
     BACKWARD,
@@ -32,7 +32,6 @@ from .choice import (
     is_aligned,
     is_congruent,
     policies,
-    row_bytes,
     share_registers,
 )
 from .launches import BACKWARD_LAUNCHES, FORWARD_LAUNCHES
@@ -415,7 +414,7 @@ def _without_clusters(problem: Problem, target: Target) -> str:
         return "online"
     loss, shareable = problem.operation == LOSS, not _not_shared(problem)
     if row >= SPLIT_FROM and problem.rows <= target.sm_count // 2:
-        many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
+        many_bytes = matrix_bytes(problem) >= FEW_COOPERATIVE_FROM
         return "cooperative" if many_bytes and shareable and not loss else "split"
     if _lanes(problem, target) is not None:
         return "tiled"
