@@ -204,6 +204,7 @@ def _cuts_of_softmax(
     if not clusters.why_not(problem, target):
         for choice, _ in clusters.ways(problem, target):
             label = f"{choice.blocks} blocks of {choice.warps} warps, {choice.tiles} tiles"
+            label += ", exponentials twice" * (choice.recompute != "no")
             yield label, partial(planner.plan_of, problem, choice)
 
 
@@ -231,6 +232,11 @@ def _cuts_of_norms_forward(
             label = f"{rows} rows of {threads} threads"
             yield label, partial(plan.launches, problem, target, blocks, "")
     yield from _rows_in_one_block(problem, target)
+    clusters = import_module("perfcli.kernels._norms.cluster_plan")
+    for kept in clusters.ways(problem, target):
+        label = f"{kept.parts} blocks of {kept.threads} threads, {kept.tiles} tiles"
+        label += f", {kept.per_sm} a multiprocessor"
+        yield label, partial(plan.launches, problem, target, kept, "")
 
 
 def _rows_in_one_block(

@@ -207,6 +207,40 @@ def find_ends(
 
 
 @gluon.jit
+def ends_of_row(
+    lead, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr,
+    VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Return the ends of a row, as by ``find_ends``, if it may start anywhere."""
+    found = ()
+    if PEEL:
+        CHUNK: gl.constexpr = TILES * WARPS * WARP_WORDS * HALVES
+        found = find_ends(
+            0, lead, layout, COLUMNS, CHUNK, COLUMNS, TILES, WARPS, VECTOR, ALIGN, HALVES
+        )
+    return found
+
+
+@gluon.jit
+def load_row(
+    tensor, row, left, other: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
+    STRIDE: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, ALIGN: gl.constexpr,
+    HALVES: gl.constexpr, KEEP: gl.constexpr,
+):  # fmt: skip
+    """Return the tiles of a row; ``other`` behind its ``left`` bytes."""
+    found = ()
+    for tile in gl.static_range(TILES):
+        word = words_of(tile, layout, WARPS)
+        at = row_at(tensor, row, STRIDE, ALIGN, HALVES) + word
+        if (tile + 1) * WARPS * WARP_WORDS * HALVES > COLUMNS:
+            inside = (word >> 2) * 16 < left
+            found = found + (gl.load(at, mask=inside, other=other, eviction_policy=KEEP),)
+        else:
+            found = found + (gl.load(at, eviction_policy=KEEP),)
+    return found
+
+
+@gluon.jit
 def only_columns(words, keep, HALVES: gl.constexpr, other: gl.constexpr = 0):
     """Return ``other`` in place of a neighbour's elements, which may be anything."""
     return (words & keep) | (other & ~keep) if HALVES == 2 else gl.where(keep != 0, words, other)

@@ -118,6 +118,8 @@ def registers(problem: Problem, blocks: Blocks) -> int:
         if blocks.early:
             return OWN_EARLY + words * (2 + has_residual(problem))
         return OWN_TILED + words
+    if blocks.variant == "cluster":
+        return 0
     if blocks.variant in ("two-read", "split"):
         return OWN_REGISTERS + 2 * kept
     return OWN_REGISTERS + kept + (kept // 2 if half else kept)

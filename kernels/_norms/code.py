@@ -105,12 +105,14 @@ def _runnable(plan: LaunchPlan) -> LaunchPlan:
 
 
 KERNELS = (rows, tiled, _words, loop, backward)
+GLUON = {"gradient_ring": ".ring", "norm_cluster": ".cluster"}
+"""Kernels in Gluon, and where they are: not every Triton has it."""
 
 
 def function(name: str) -> Any:
     """Return the ``@triton.jit`` or ``@gluon.jit`` function that a launch names."""
-    if name == "gradient_ring":
-        return import_module(".ring", __package__).gradient_ring
+    if name in GLUON:
+        return getattr(import_module(GLUON[name], __package__), name)
     for module in KERNELS:
         if hasattr(module, name):
             return getattr(module, name)
@@ -251,7 +253,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
 def _takes_words(step: KernelLaunch) -> bool:
     """Return whether a kernel loads pairs of half precision at once, or copies 16 bytes at a time
     to shared memory."""
-    return step.constants.get("HALVES") == 2 or step.function == "gradient_ring"
+    return step.constants.get("HALVES") == 2 or step.function in GLUON
 
 
 def output_names(problem: Problem) -> tuple[str, ...]:

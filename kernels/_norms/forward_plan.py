@@ -30,6 +30,7 @@ from .blocks import (
     step,
     words_apart,
 )
+from .cluster_plan import cluster
 from .cuts import spacing_of
 
 LINE_ELEMENTS = 64
@@ -182,10 +183,11 @@ BUILDERS = {
     "register-tiled": tiled,
     "peeled": tiled,
     "cooperative": tiled,
+    "cluster": cluster,
     "two-read": _two_read,
     "split": split,
 }
-MEAN_BUILDERS = ("full-tile", "register-tiled", "peeled", "cooperative")
+MEAN_BUILDERS = ("full-tile", "register-tiled", "peeled", "cooperative", "cluster")
 """Variants that layer norm has: a mean needs a row in registers."""
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .._gluon.cluster import PEAKS, SUMS, exchange, open_mailbox
+from .._gluon.cluster import PEAKS, SUMS, exchange, open_mailboxes
 from .._gluon.words import (
     LOG2_E,
     LOWEST,
@@ -23,15 +23,14 @@ from .._gluon.words import (
     add,
     await_previous,
     element,
-    find_ends,
+    ends_of_row,
     greater,
+    load_row,
     may_end,
     only_columns,
     opaque,
-    row_at,
     start_next,
     tile_layout,
-    words_of,
     write,
 )
 
@@ -70,7 +69,7 @@ def _begin(
 ):  # fmt: skip
     """Return the mailbox, the row, its ``lead``, and the bytes of both, once what is read is there.
     Let the next kernel start."""
-    mailbox = open_mailbox(WARPS, BLOCKS)
+    mailbox = open_mailboxes(WARPS, BLOCKS)
     row = gl.program_id(0)
     lead = row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
     end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
@@ -81,44 +80,31 @@ def _begin(
 
 
 @gluon.jit
-def _ends(
-    lead, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr,
-    VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
-):  # fmt: skip
-    """Return the ends of a row, as by ``find_ends``, if it may start anywhere."""
-    found = ()
-    if PEEL:
-        CHUNK: gl.constexpr = TILES * WARPS * WARP_WORDS * HALVES
-        found = find_ends(
-            0, lead, layout, COLUMNS, CHUNK, COLUMNS, TILES, WARPS, VECTOR, ALIGN, HALVES
-        )
-    return found
-
-
-@gluon.jit
-def _load(
-    tensor, row, left, other: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
-    STRIDE: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, ALIGN: gl.constexpr,
-    HALVES: gl.constexpr, KEEP: gl.constexpr,
-):  # fmt: skip
-    """Return the tiles of a row; ``other`` behind its ``left`` bytes."""
-    found = ()
-    for tile in gl.static_range(TILES):
-        word = words_of(tile, layout, WARPS)
-        at = row_at(tensor, row, STRIDE, ALIGN, HALVES) + word
-        if (tile + 1) * WARPS * WARP_WORDS * HALVES > COLUMNS:
-            inside = (word >> 2) * 16 < left
-            found = found + (gl.load(at, mask=inside, other=other, eviction_policy=KEEP),)
-        else:
-            found = found + (gl.load(at, eviction_policy=KEEP),)
-    return found
-
-
-@gluon.jit
 def _second_look(words, HALVES: gl.constexpr):
     """Return the words such that their elements are not kept from the first time that they were
     looked at, which would take twice the registers."""
     return opaque(words) if HALVES == 2 else words
+
+
+@gluon.jit
+def _exponent(base, HALVES: gl.constexpr):
+    """Return by what an element of half precision is multiplied, and what is subtracted from that,
+    so that it becomes the exponent of 2 relative to ``base``, and how far the latter is rounded."""
+    if HALVES == 2:
+        factor = gl.where(gl.abs(base) < FAR, LOG2_E, 1.0)
+        product = base * factor
+        return factor, product, gl.fma(base, factor, -product)
+    else:
+        return base, base, base
+
+
+@gluon.jit
+def _exponential(value, base, factor, product, HALVES: gl.constexpr):
+    """Return the exponential of elements relative to ``base``."""
+    if HALVES == 2:
+        return gl.exp2(gl.fma(value, factor[:, None], -product[:, None]))
+    else:
+        return gl.exp2((value - base[:, None]) * LOG2_E)
 
 
 @gluon.jit
@@ -148,20 +134,13 @@ def _statistics(
         peak = gl.maximum(peak, element(most, 1, KIND, HALVES))
     peak = gl.reduce(peak, 1, greater)
     bottom = gl.maximum(peak, LOWEST)
-    beyond = bottom  # which only half precision uses: something has to be returned
-    if HALVES == 2:
-        factor = gl.where(gl.abs(bottom) < FAR, LOG2_E, 1.0)
-        product = bottom * factor
-        beyond = gl.fma(bottom, factor, -product)
+    factor, product, beyond = _exponent(bottom, HALVES)
     total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
     exponentials = ()
     for tile in gl.static_range(TILES):
         for half in gl.static_range(HALVES):
             value = element(kept[tile], half, KIND, HALVES)
-            if HALVES == 2:
-                value = gl.exp2(gl.fma(value, factor[:, None], -product[:, None]))
-            else:
-                value = gl.exp2((value - bottom[:, None]) * LOG2_E)
+            value = _exponential(value, bottom, factor, product, HALVES)
             total += value
             if EXPONENTIALS:
                 exponentials = exponentials + (value,)
@@ -187,10 +166,11 @@ def forward_cluster(
     KEEP: gl.constexpr,
     DROP: gl.constexpr,
     LOG: gl.constexpr,
+    RECOMPUTE: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
     """Compute softmax of a row, or its logarithm. Of softmax the exponentials are kept, so that
-    each is computed once."""
+    each is computed once, or with ``RECOMPUTE`` the words, which take half of the registers."""
     KIND: gl.constexpr = x_ptr.dtype.element_ty
     ALL: gl.constexpr = WARPS * BLOCKS
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
@@ -199,26 +179,35 @@ def forward_cluster(
         COLUMNS, STRIDE, WARPS, BLOCKS, VECTOR, ALIGN, PEEL, HALVES, OVERLAP
     )
     NOTHING: gl.constexpr = _nothing(KIND, HALVES)
-    kept = _load(
+    kept = load_row(
         x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
     )
-    ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
+    ends = ends_of_row(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
     kept, peak, sums, bottom, beyond, exponentials = _statistics(
-        kept, ends, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, HALVES, KIND, not LOG
+        kept, ends, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, HALVES, KIND,
+        not LOG and not RECOMPUTE,
     )
     top, whole = exchange(peak, sums, mailbox, layout, WARPS, BLOCKS, PEAKS, BLOCKS)
     if LOG:
         shift = gl.log(whole)
+    elif RECOMPUTE:
+        base = gl.maximum(top, LOWEST)
+        factor, product, beyond = _exponent(base, HALVES)
+        shift = (gl.exp2(-beyond) if HALVES == 2 else 1.0) / whole
     else:
         shift = (bottom - top) * LOG2_E
         shift = gl.exp2(shift - beyond if HALVES == 2 else shift) / whole
     for tile in gl.static_range(TILES):
         out = ()
-        if LOG:
+        if LOG or RECOMPUTE:
             words = _second_look(kept[tile], HALVES)
         for half in gl.static_range(HALVES):
             if LOG:
                 out = out + (element(words, half, KIND, HALVES) - top[:, None] - shift[:, None],)
+            elif RECOMPUTE:
+                value = element(words, half, KIND, HALVES)
+                value = _exponential(value, base, factor, product, HALVES)
+                out = out + (value * shift[:, None],)
             else:
                 out = out + (exponentials[tile * HALVES + half] * shift[:, None],)
         write(
@@ -256,12 +245,12 @@ def loss_cluster(
     )
     target = gl.load(target_ptr + row)
     NOTHING: gl.constexpr = _nothing(KIND, HALVES)
-    kept = _load(
+    kept = load_row(
         x_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
     )
     there = (target >= 0) & (target < COLUMNS)
     logit = gl.load(x_ptr + row.to(gl.int64) * STRIDE + target, mask=there, other=float("nan"))
-    ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
+    ends = ends_of_row(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
     _, peak, sums, _, _, _ = _statistics(
         kept, ends, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, HALVES, KIND, False
     )
@@ -301,13 +290,13 @@ def gradient_cluster(
         COLUMNS, STRIDE, WARPS, BLOCKS, VECTOR, ALIGN, PEEL, HALVES, OVERLAP
     )
     NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
-    gradients = _load(
+    gradients = load_row(
         dy_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
     )
-    values = _load(
+    values = load_row(
         y_ptr, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
     )
-    ends = _ends(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
+    ends = ends_of_row(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
     total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
     for tile in gl.static_range(TILES):
         gradient_words = gradients[tile]

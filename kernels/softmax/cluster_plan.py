@@ -85,10 +85,11 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
     align = widest_alignment(problem)
     keep, drop = policies(problem, target)
     most = BLOCKS[-1] if target.capability == (9, 0) else PORTABLE
-    for blocks, warps in product((n for n in BLOCKS if n <= most), WARPS):
+    again = ("no", "opaque") if problem.operation == "softmax" and wide == 8 else ("no",)
+    for blocks, warps, recompute in product((n for n in BLOCKS if n <= most), WARPS, again):
         threads = warps * target.warp_size
         tiles = -(-lanes_of(problem, align) // (threads * blocks * wide))
-        needed = _registers(problem, tiles)
+        needed = _registers(problem, tiles, recompute != "no")
         allowed = needed + -needed % REGISTER_STEP
         resident = min(
             target.registers_per_sm // (threads * allowed),
@@ -120,6 +121,7 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
             tiles=tiles,
             blocks=blocks,
             align=align,
+            recompute=recompute,
             maxnreg=share_registers(target, threads * resident),
             keep=keep,
             drop=drop,
@@ -130,11 +132,11 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
         yield found, reached
 
 
-def _registers(problem: Problem, tiles: int) -> int:
+def _registers(problem: Problem, tiles: int, recompute: bool) -> int:
     """Return about how many registers a thread needs without spills: of softmax for its
     exponentials, else for its words (ptxas 12.8, sm_90)."""
     elements = tiles * vector(problem)
-    if problem.operation == "softmax":
+    if problem.operation == "softmax" and not recompute:
         return elements + EXPONENTIALS
     words = inputs_of(problem) * elements // _halves(problem)
     return words + (LOSS_WORDS if problem.operation == LOSS else WORDS)
@@ -174,6 +176,8 @@ def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     if problem.operation != LOSS:
         constants["DROP"] = choice.drop
         constants["LOG"] = problem.operation.startswith("log")
+    if problem.operation in ("softmax", "log-softmax"):
+        constants["RECOMPUTE"] = choice.recompute != "no"
     made = KernelLaunch(
         _function(problem),
         (problem.rows, 1, 1),
