@@ -136,10 +136,33 @@ def lanes_of_warps(WARPS: gl.constexpr, COUNT: gl.constexpr, BLOCKS: gl.constexp
     return gl.arange(0, lanes_for(COUNT), gl.SliceLayout(0, each))[None, :] + none
 
 
+@gluon.constexpr_function
+def groups_in(layout, warps):
+    """Return how many rows the warps of a layout have at a time, of which each takes so many."""
+    return layout.warps_per_cta[0] * 2 ** len(layout.cga_layout) // warps
+
+
+@gluon.constexpr_function
+def _warps_of_group(layout, warps):
+    return layout.warps_per_cta[0] // groups_in(layout, warps)
+
+
+@gluon.jit
+def warps_of(layout: gl.constexpr, WARPS: gl.constexpr):
+    """Return which of its row's warps each warp is; if blocks have several rows at a time, their
+    warps are those of the first one, then those of the second."""
+    GROUPS: gl.constexpr = groups_in(layout, WARPS)
+    warp = gl.arange(0, WARPS * GROUPS, gl.SliceLayout(1, layout))
+    if GROUPS > 1:
+        EACH: gl.constexpr = _warps_of_group(layout, WARPS)
+        warp = warp // (EACH * GROUPS) * EACH + warp % EACH
+    return warp
+
+
 @gluon.jit
 def words_of(tile, layout: gl.constexpr, WARPS: gl.constexpr):
     """Return the words of a tile, counted from the program's first one."""
-    warp = gl.arange(0, WARPS, gl.SliceLayout(1, layout))[:, None]
+    warp = warps_of(layout, WARPS)[:, None]
     word = gl.arange(0, WARP_WORDS, gl.SliceLayout(0, layout))[None, :]
     return (tile * WARPS + warp) * WARP_WORDS + word
 
@@ -222,6 +245,22 @@ def ends_of_row(
 
 
 @gluon.jit
+def load_tile(
+    tensor, row, left, tile: gl.constexpr, other: gl.constexpr, layout: gl.constexpr,
+    COLUMNS: gl.constexpr, STRIDE: gl.constexpr, WARPS: gl.constexpr, ALIGN: gl.constexpr,
+    HALVES: gl.constexpr, KEEP: gl.constexpr,
+):  # fmt: skip
+    """Return a tile of a row; ``other`` behind its ``left`` bytes."""
+    word = words_of(tile, layout, WARPS)
+    at = row_at(tensor, row, STRIDE, ALIGN, HALVES) + word
+    if (tile + 1) * WARPS * WARP_WORDS * HALVES > COLUMNS:
+        inside = (word >> 2) * 16 < left
+        return gl.load(at, mask=inside, other=other, eviction_policy=KEEP)
+    else:
+        return gl.load(at, eviction_policy=KEEP)
+
+
+@gluon.jit
 def load_row(
     tensor, row, left, other: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
     STRIDE: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, ALIGN: gl.constexpr,
@@ -230,13 +269,11 @@ def load_row(
     """Return the tiles of a row; ``other`` behind its ``left`` bytes."""
     found = ()
     for tile in gl.static_range(TILES):
-        word = words_of(tile, layout, WARPS)
-        at = row_at(tensor, row, STRIDE, ALIGN, HALVES) + word
-        if (tile + 1) * WARPS * WARP_WORDS * HALVES > COLUMNS:
-            inside = (word >> 2) * 16 < left
-            found = found + (gl.load(at, mask=inside, other=other, eviction_policy=KEEP),)
-        else:
-            found = found + (gl.load(at, eviction_policy=KEEP),)
+        found = found + (
+            load_tile(
+                tensor, row, left, tile, other, layout, COLUMNS, STRIDE, WARPS, ALIGN, HALVES, KEEP
+            ),
+        )
     return found
 
 

@@ -25,6 +25,7 @@ from triton.experimental.gluon import language as gl
 from .._gluon.cluster import (
     await_blocks,
     first_row,
+    group_of_thread,
     mailbox_bytes,
     next_row,
     open_mailboxes,
@@ -41,19 +42,21 @@ from .._gluon.words import (
     await_previous,
     element,
     ends_of_row,
+    groups_in,
     join,
     lanes_of_warps,
     load_row,
+    load_tile,
     may_end,
     only_columns,
     opaque,
     row_at,
     tile_layout,
+    warps_of,
     words_of,
     write,
 )
 
-_LOAD_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 20))
 _STORE_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 12))
 
 
@@ -85,38 +88,39 @@ def _store_assembly(offset, plane):
 @gluon.constexpr_function
 def _load_assembly(offset, planes, odd):
     """Load a vector's words from $4, or from the four planes at $4, $8, $12 and $16; with ``odd``,
-    put together from pairs of words that are $20 bits apart."""
+    those from $8, $12, $16 and $20 on also as the words after each."""
     if not planes:
         return f"ld.shared.v4.b32 {{$0, $1, $2, $3}}, [$4 + {offset}];"
-    if not odd:
-        return "\n".join(f"ld.shared.b32 ${k}, [${4 + 4 * k} + {offset}];" for k in range(4))
-    return "\n".join(
-        [
-            "{",
-            ".reg .b32 w<5>;",
-            *(f"ld.shared.b32 w{k}, [${4 + 4 * k} + {offset}];" for k in range(4)),
-            f"ld.shared.b32 w4, [$4 + {offset + 4}];",
-            *(f"shf.r.wrap.b32 ${k}, w{k}, w{k + 1}, $20;" for k in range(4)),
-            "}",
-        ]
-    )
+    given = 8 if odd else 4
+    lines = [f"ld.shared.b32 ${k}, [${given + 4 * k} + {offset}];" for k in range(4)]
+    if odd:
+        lines.append(f"ld.shared.b32 $7, [${given} + {offset + 4}];")
+        lines += [f"mov.b32 ${4 + k}, ${k + 1};" for k in range(3)]
+    return "\n".join(lines)
+
+
+@gluon.constexpr_function
+def _load_operands(odd):
+    return ",".join(("=&r",) * (8 if odd else 4) + ("r",) * 16)
 
 
 @gluon.jit
 def _vectors(layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
     """Return the number of each word's vector, of a tile of its block."""
-    warp = gl.arange(0, WARPS * BLOCKS, gl.SliceLayout(1, layout))[:, None] % WARPS
+    warp = warps_of(layout, WARPS * BLOCKS)[:, None] % WARPS
     word = gl.arange(0, WARP_WORDS, gl.SliceLayout(0, layout))[None, :]
     return (warp * WARP_WORDS + word) >> 2
 
 
 @gluon.jit
 def _keep(
-    tensor, memory, OFFSET: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
+    tensor, memory, group, OFFSET: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
     TILES: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr, ALIGN: gl.constexpr,
     PEEL: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Put the weights of a block's lanes ``OFFSET`` bytes behind ``memory``."""
+    """Put the weights of a block's lanes ``OFFSET`` bytes behind ``memory``; each of the groups of
+    warps that have a row of their own puts some tiles there."""
+    GROUPS: gl.constexpr = groups_in(layout, WARPS * BLOCKS)
     BEFORE: gl.constexpr = ALIGN // HALVES if PEEL else 0
     PLANE: gl.constexpr = plane_bytes(WARPS, ALIGN, HALVES) if PEEL else 0
     TILE: gl.constexpr = tile_bytes(WARPS, ALIGN, HALVES, PEEL)
@@ -132,13 +136,15 @@ def _keep(
             there = vector >= 0
             if more:
                 there = vector < BEFORE // 4
+            if GROUPS > 1:
+                there = there & (group == tile % GROUPS)
             if (tile + 1) * WARPS * BLOCKS * WARP_WORDS * HALVES > COLUMNS:
                 inside = (begin >= 0) & (begin * HALVES < COLUMNS)
                 found = gl.load(at + word, mask=inside & there, other=0)
-            elif more:
-                found = gl.load(at + word, mask=there, other=0)
             elif tile == 0:
-                found = gl.load(at + word, mask=begin >= 0, other=0)
+                found = gl.load(at + word, mask=(begin >= 0) & there, other=0)
+            elif more or GROUPS > 1:
+                found = gl.load(at + word, mask=there, other=0)
             else:
                 found = gl.load(at + word)
             gl.inline_asm_elementwise(
@@ -151,15 +157,17 @@ def _keep(
 
 @gluon.jit
 def _keep_all(
-    weight, bias, memory, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr,
+    weight, bias, memory, group, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr,
     WARPS: gl.constexpr, BLOCKS: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr,
     HALVES: gl.constexpr, MEAN: gl.constexpr,
 ):  # fmt: skip
     """Put the weights of a block's lanes, and behind them the biases, into shared memory."""
-    _keep(weight, memory, 0, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES)
+    _keep(weight, memory, group, 0, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES)
     if MEAN:
         BEHIND: gl.constexpr = TILES * tile_bytes(WARPS, ALIGN, HALVES, PEEL)
-        _keep(bias, memory, BEHIND, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES)
+        _keep(
+            bias, memory, group, BEHIND, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES
+        )
     gl.inline_asm_elementwise(
         "bar.sync 0; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
     )
@@ -170,31 +178,36 @@ def _planes(
     memory, lead, layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr,
     ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Return where the words of each vector's lanes are for a row, and how many bits they begin
-    after that."""
+    """Return where the words of each vector's lanes are for a row."""
     vector = _vectors(layout, WARPS, BLOCKS)
     if PEEL:
         PLANE: gl.constexpr = plane_bytes(WARPS, ALIGN, HALVES)
-        ahead = ALIGN - lead
-        words = ahead // HALVES
+        words = (ALIGN - lead) // HALVES
         found = ()
         for k in gl.static_range(4):
             found = found + (memory + ((words + k & 3) * PLANE + (words + k >> 2) * 4) + vector * 4,)
-        return found + ((ahead % HALVES) * 16 + vector * 0,)
+        return found
     else:
-        return (memory + vector * 16,) * 5
+        return (memory + vector * 16,) * 4
 
 
 @gluon.jit
 def _weights(
-    planes, OFFSET: gl.constexpr, ODD: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr
+    planes, OFFSET: gl.constexpr, ODD: gl.constexpr, PEEL: gl.constexpr, KIND: gl.constexpr,
+    HALVES: gl.constexpr,
 ):  # fmt: skip
+    """Return the weights of words, a tile for each element of a word; ``ODD``: the first of these
+    is the second one of a word in shared memory."""
     words = gl.inline_asm_elementwise(
-        _load_assembly(OFFSET, PEEL, ODD), _LOAD_OPERANDS,
-        [planes[0], planes[1], planes[2], planes[3], planes[4]],
-        dtype=gl.int32, is_pure=False, pack=4,
+        _load_assembly(OFFSET, PEEL, ODD), _load_operands(ODD),
+        [planes[0], planes[1], planes[2], planes[3]], dtype=(gl.int32,) * (1 + ODD), is_pure=False, pack=4,
     )  # fmt: skip
-    return words if HALVES == 2 else words.to(gl.float32, bitcast=True)
+    if HALVES == 1:
+        return (words[0].to(gl.float32, bitcast=True),)
+    elif ODD:
+        return element(words[0], 1, KIND, HALVES), element(words[1], 0, KIND, HALVES)
+    else:
+        return element(words[0], 0, KIND, HALVES), element(words[0], 1, KIND, HALVES)
 
 
 @gluon.constexpr_function
@@ -228,6 +241,20 @@ def _columns_of_warps(
 
 
 @gluon.jit
+def _lead(row, STRIDE: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr):
+    return row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
+
+
+@gluon.jit
+def _left(
+    row, lead, rows, COLUMNS: gl.constexpr, VECTOR: gl.constexpr, HALVES: gl.constexpr
+):  # fmt: skip
+    """Return the bytes of a row and its lead in whole vectors; none of a row that is not there."""
+    left = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR * (4 // HALVES)
+    return gl.where(row < rows, left, 0)
+
+
+@gluon.jit
 def _mean_and_squares(
     found, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, WARPS: gl.constexpr,
     BLOCKS: gl.constexpr, MEAN: gl.constexpr, HALVES: gl.constexpr,
@@ -235,6 +262,7 @@ def _mean_and_squares(
     """Return a row's mean and the sum of squares about it, to each warp, from the pairs of all: of
     a layer norm a warp's sum and its squares about its own mean, else twice its squares."""
     ALL: gl.constexpr = WARPS * BLOCKS
+    GROUPS: gl.constexpr = groups_in(layout, ALL)
     EACH: gl.constexpr = (ALL + 31) // 32
     first, second = found[0], found[1]
     for n in gl.static_range(1, EACH):
@@ -243,7 +271,7 @@ def _mean_and_squares(
     mean = gl.convert_layout(first / COLUMNS, gl.SliceLayout(1, layout))
     squares = gl.convert_layout(second, gl.SliceLayout(1, layout))
     if MEAN:
-        lane = lanes_of_warps(WARPS, ALL, BLOCKS)
+        lane = lanes_of_warps(WARPS * GROUPS, ALL, BLOCKS)
         middle = (first / COLUMNS)[:, None]
         for n in gl.static_range(EACH):
             count = _columns_of_warps(lead, lane + 32 * n, COLUMNS, ALL, HALVES).to(gl.float32)
@@ -251,6 +279,156 @@ def _mean_and_squares(
             between = count * off * off if n == 0 else gl.fma(count * off, off, between)
         squares += gl.convert_layout(gl.reduce(between, 1, add), gl.SliceLayout(1, layout))
     return mean, squares
+
+
+@gluon.constexpr_function
+def _whole_tile(tiles, lanes, columns, align, peel):
+    """Return a tile of which all words have all columns of any row; −1 if there is none."""
+    return next((n for n in range(tiles) if not _is_partial(n, lanes, columns, align, peel)), -1)
+
+
+@gluon.constexpr_function
+def _partial_tiles(tiles, lanes, columns, align, peel):
+    return sum(_is_partial(n, lanes, columns, align, peel) for n in range(tiles))
+
+
+@gluon.jit
+def _squares_of_warps(
+    own, layout: gl.constexpr, TILES: gl.constexpr, ALL: gl.constexpr, KIND: gl.constexpr,
+    HALVES: gl.constexpr,
+):  # fmt: skip
+    EVERY: gl.constexpr = ALL * groups_in(layout, ALL)
+    total = gl.zeros([EVERY, WARP_WORDS], gl.float32, layout)
+    for tile in gl.static_range(TILES):
+        for half in gl.static_range(HALVES):
+            value = element(own[tile], half, KIND, HALVES)
+            total = gl.fma(value, value, total)
+    squares = gl.reduce(total, 1, add)
+    return squares, squares
+
+
+@gluon.jit
+def _statistics_of_warps(
+    own, ends, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr,
+    ALL: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, KIND: gl.constexpr,
+    HALVES: gl.constexpr,
+):  # fmt: skip
+    """Return each warp's sum, and its squares about its own mean.
+
+    Words in one place of all tiles are taken relative to one of them, whose tile has all columns:
+    their squares about their mean are what is left of at most ``TILES`` × ``HALVES`` + 1 times as
+    much, so that cancelling costs a few bits at most, whatever the numbers are. Where there is no
+    such tile, they are relative to their sum's mean, which takes another look at them.
+    """
+    EVERY: gl.constexpr = ALL * groups_in(layout, ALL)
+    TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
+    WHOLE: gl.constexpr = _whole_tile(TILES, TILE, COLUMNS, ALIGN, PEEL)
+    PARTIAL: gl.constexpr = _partial_tiles(TILES, TILE, COLUMNS, ALIGN, PEEL)
+    count = gl.full([EVERY, WARP_WORDS], (TILES - PARTIAL) * HALVES, gl.int32, layout)
+    first = gl.zeros([EVERY, WARP_WORDS], gl.float32, layout)
+    for tile in gl.static_range(TILES):
+        if _is_partial(tile, TILE, COLUMNS, ALIGN, PEEL):
+            found = _own_columns(tile, ends, layout, COLUMNS, ALL, PEEL, HALVES)
+            for half in gl.static_range(HALVES):
+                count += found >> 16 * half & 1
+    count = count.to(gl.float32)
+    if WHOLE >= 0:
+        middle = element(own[WHOLE], 0, KIND, HALVES)
+    else:
+        for tile in gl.static_range(TILES):
+            for half in gl.static_range(HALVES):
+                first += element(own[tile], half, KIND, HALVES)
+        middle = first / gl.maximum(count, 1.0)
+    one = gl.zeros([EVERY, WARP_WORDS], gl.float32, layout)
+    two = gl.zeros([EVERY, WARP_WORDS], gl.float32, layout)
+    for tile in gl.static_range(TILES):
+        for half in gl.static_range(HALVES):
+            off = element(own[tile], half, KIND, HALVES) - middle
+            if _is_partial(tile, TILE, COLUMNS, ALIGN, PEEL):
+                found = _own_columns(tile, ends, layout, COLUMNS, ALL, PEEL, HALVES)
+                off = gl.where((found >> 16 * half & 1) != 0, off, 0.0)
+            one += off
+            two = gl.fma(off, off, two)
+    inverse = gl.rsqrt(gl.maximum(count, 1.0))
+    off = one * (inverse * inverse)
+    squares = gl.fma(-one, off, two)
+    own_mean = middle + off
+    one, of_warp = gl.reduce((own_mean * count, count), 1, add_pairs)
+    off = own_mean - (one / gl.maximum(of_warp, 1.0))[:, None]
+    return one, gl.reduce(gl.fma(count * off, off, squares), 1, add)
+
+
+@gluon.jit
+def _same_of_warp(each):
+    """Return a number of each warp as if it were another one: neither LLVM nor ptxas sees that it
+    is not. What is made of it in one of two branches cannot be made before they part then, which
+    takes more registers than there are."""
+    return gl.inline_asm_elementwise(
+        "shfl.sync.idx.b32 $0, $1, 0, 31, -1;", "=r,r", [each], dtype=each.dtype, is_pure=False,
+        pack=1,
+    )  # fmt: skip
+
+
+@gluon.jit
+def _finish(
+    x, residual, y, kept, more, row, coming, rows, ends, lead, left, middle, scale, planes,
+    layout: gl.constexpr, COLUMNS: gl.constexpr, STRIDE: gl.constexpr, TILES: gl.constexpr,
+    ALL: gl.constexpr, VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr,
+    HALVES: gl.constexpr, RESIDUAL: gl.constexpr, MEAN: gl.constexpr, KEPT: gl.constexpr,
+    ODD: gl.constexpr, QUEUE: gl.constexpr, KEEP: gl.constexpr, DROP: gl.constexpr,
+):  # fmt: skip
+    """Write a row, and load the one that comes into the registers that this leaves; return it."""
+    KIND: gl.constexpr = x.dtype.element_ty
+    TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
+    NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
+    next_kept = ()
+    next_more = ()
+    if ODD:
+        scale = _same_of_warp(scale)
+    scale = scale[:, None]
+    middle = middle[:, None]
+    for tile in gl.static_range(TILES):
+        words = opaque(kept[tile]) if HALVES == 2 else kept[tile]
+        w = _weights(planes, tile * KEPT, ODD, PEEL, KIND, HALVES)
+        b = w
+        if MEAN:
+            b = _weights(planes, (TILES + tile) * KEPT, ODD, PEEL, KIND, HALVES)
+        out = ()
+        for half in gl.static_range(HALVES):
+            value = element(words, half, KIND, HALVES)
+            if MEAN and HALVES == 2:
+                value = gl.fma(value, scale, -middle * scale)
+            elif MEAN:
+                value = (value - middle) * scale
+            else:
+                value = value * scale
+            if MEAN:
+                value = gl.fma(value, w[half], b[half])
+            else:
+                value = value * w[half]
+            out = out + (value,)
+        write(
+            y, row, out, tile, ends, 0, lead, layout,
+            COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES, DROP,
+        )  # fmt: skip
+        if not QUEUE:
+            next_kept = kept
+            next_more = more
+        else:
+            next_kept = next_kept + (
+                load_tile(
+                    x, coming, left, tile, NOTHING, layout, COLUMNS, STRIDE, ALL, ALIGN, HALVES,
+                    KEEP,
+                ),
+            )  # fmt: skip
+            if RESIDUAL:
+                next_more = next_more + (
+                    load_tile(
+                        residual, coming, left, tile, NOTHING, layout, COLUMNS, STRIDE, ALL, ALIGN,
+                        HALVES, KEEP,
+                    ),
+                )  # fmt: skip
+    return next_kept, next_more
 
 
 @gluon.jit(do_not_specialize=["rows"])
@@ -270,6 +448,7 @@ def norm_cluster(
     STRIDE: gl.constexpr,
     TILES: gl.constexpr,
     WARPS: gl.constexpr,
+    GROUPS: gl.constexpr,
     BLOCKS: gl.constexpr,
     VECTOR: gl.constexpr,
     ALIGN: gl.constexpr,
@@ -282,47 +461,55 @@ def norm_cluster(
     DROP: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
+    """Compute norms of rows; ``MEAN``: layer norm. The next row is loaded into the registers that
+    writing a row leaves, tile by tile."""
     KIND: gl.constexpr = x.dtype.element_ty
     ALL: gl.constexpr = WARPS * BLOCKS
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
-    ODD: gl.constexpr = HALVES == 2 and STRIDE % 2 == 1
     KEPT: gl.constexpr = tile_bytes(WARPS, ALIGN, HALVES, PEEL)
     WEIGHTS: gl.constexpr = TILES * KEPT * (1 + MEAN)
     MAILBOX: gl.constexpr = mailbox_bytes(WARPS, BLOCKS)
     NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
-    layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
-    memory = open_mailboxes(WARPS, BLOCKS, 2 if QUEUE else 1, WEIGHTS, QUEUE)
-    mailboxes = memory + WEIGHTS
+    layout: gl.constexpr = tile_layout(WARPS * GROUPS, BLOCKS)
+    COUNT: gl.constexpr = 2 if QUEUE else 1
+    memory = open_mailboxes(WARPS, BLOCKS, GROUPS, COUNT, WEIGHTS, QUEUE)
+    group = group_of_thread(WARPS)
+    mailboxes = memory + WEIGHTS + group * (COUNT * MAILBOX)
     await_previous(OVERLAP)
-    row = gl.program_id(0)
+    row = gl.program_id(0) * GROUPS + group
     if QUEUE:
-        coming = take_row(words)
+        taken = take_row(words, WARPS)
         _keep_all(
-            weight, bias, memory, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES, MEAN
+            weight, bias, memory, group, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES,
+            MEAN,
         )
-        row = first_row(coming, mailboxes + 2 * MAILBOX, BLOCKS)
+        at = memory + (WEIGHTS + GROUPS * COUNT * MAILBOX) + group * 16
+        row = first_row(taken, at, WARPS, BLOCKS)
+    lead = _lead(row, STRIDE, ALIGN, PEEL)
+    left = _left(row, lead, rows, COLUMNS, VECTOR, HALVES)
+    at = gl.minimum(row, rows - 1)
+    kept = load_row(
+        x, at, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
+    )
+    more = ()
+    if RESIDUAL:
+        more = load_row(
+            residual, at, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
+        )
+    if not QUEUE:
+        _keep_all(
+            weight, bias, memory, group, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES,
+            MEAN,
+        )
     round = row * 0
     while row < rows:
         if QUEUE:
-            coming = take_row(words)
-        lead = row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
-        left = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR * (4 // HALVES)
-        kept = load_row(
-            x, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
-        )
-        if RESIDUAL:
-            more = load_row(
-                residual, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES,
-                KEEP,
-            )  # fmt: skip
-        if not QUEUE:
-            _keep_all(
-                weight, bias, memory, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES,
-                MEAN,
-            )  # fmt: skip
+            taken = take_row(words, WARPS)
+        lead = _lead(row, STRIDE, ALIGN, PEEL)
         ends = ends_of_row(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
+        own = kept
         if RESIDUAL:
-            sums = ()
+            own = ()
             for tile in gl.static_range(TILES):
                 out = ()
                 for half in gl.static_range(HALVES):
@@ -332,85 +519,59 @@ def norm_cluster(
                     total, row, out, tile, ends, 0, lead, layout,
                     COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES, DROP,
                 )  # fmt: skip
-                sums = sums + (join(out, KIND, HALVES),)
-            kept = sums
-        own = ()
-        for tile in gl.static_range(TILES):
-            tile_words = kept[tile]
-            if PEEL and may_end(tile, TILE, COLUMNS, ALIGN):
-                tile_words = only_columns(tile_words, ends[tile][1], HALVES)
-            own = own + (tile_words,)
-        one = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
-        if MEAN:
+                own = own + (join(out, KIND, HALVES),)
+        if not MEAN:
+            masked = ()
             for tile in gl.static_range(TILES):
-                for half in gl.static_range(HALVES):
-                    one += element(own[tile], half, KIND, HALVES)
-            sum_of_warp = gl.reduce(one, 1, add)
-            warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))
-            count = _columns_of_warps(lead, warp, COLUMNS, ALL, HALVES).to(gl.float32)
-            middle = (sum_of_warp / gl.maximum(count, 1.0))[:, None]
-            two = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
-            for tile in gl.static_range(TILES):
-                tile_words = opaque(own[tile]) if HALVES == 2 else own[tile]
-                for half in gl.static_range(HALVES):
-                    off = element(tile_words, half, KIND, HALVES) - middle
-                    if _is_partial(tile, TILE, COLUMNS, ALIGN, PEEL):
-                        found = _own_columns(tile, ends, layout, COLUMNS, ALL, PEEL, HALVES)
-                        off = gl.where((found >> 16 * half & 1) != 0, off, 0.0)
-                    two = gl.fma(off, off, two)
-            squares = gl.reduce(two, 1, add)
+                tile_words = own[tile]
+                if PEEL and may_end(tile, TILE, COLUMNS, ALIGN):
+                    tile_words = only_columns(tile_words, ends[tile][1], HALVES)
+                masked = masked + (tile_words,)
+            first, second = _squares_of_warps(masked, layout, TILES, ALL, KIND, HALVES)
         else:
-            for tile in gl.static_range(TILES):
-                for half in gl.static_range(HALVES):
-                    value = element(own[tile], half, KIND, HALVES)
-                    one = gl.fma(value, value, one)
-            sum_of_warp = gl.reduce(one, 1, add)
-            squares = sum_of_warp
+            first, second = _statistics_of_warps(
+                own, ends, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, KIND, HALVES
+            )
         mailbox = mailboxes + (round & 1) * MAILBOX
         if not QUEUE:
             await_blocks()
-        post(sum_of_warp, squares, mailbox, layout, WARPS, BLOCKS, BLOCKS)
+        post(first, second, mailbox, layout, WARPS, BLOCKS, BLOCKS)
         if QUEUE:
-            send_row(coming, mailbox, WARPS, BLOCKS)
-        told = receive(mailbox, round >> 1 & 1, WARPS, BLOCKS, BLOCKS)
+            send_row(taken, mailbox, WARPS, BLOCKS)
+        told = receive(mailbox, round >> 1 & 1, WARPS, BLOCKS, BLOCKS, GROUPS)
         middle, squares = _mean_and_squares(
             told, lead, layout, COLUMNS, WARPS, BLOCKS, MEAN, HALVES
         )
+        coming = rows
+        if QUEUE:
+            coming = next_row(mailbox, WARPS, BLOCKS)
+            rearm(mailbox, WARPS, BLOCKS)
         scale = gl.rsqrt(squares / COLUMNS + eps)
         if MEAN:
-            warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))
+            warp = warps_of(layout, ALL)
             gl.store(mean + row + warp * 0, middle, mask=warp == 0)
             gl.store(rstd + row + warp * 0, scale, mask=warp == 0)
-        scale = scale[:, None]
-        middle = middle[:, None]
         planes = _planes(memory, lead, layout, WARPS, BLOCKS, ALIGN, PEEL, HALVES)
-        for tile in gl.static_range(TILES):
-            tile_words = opaque(own[tile]) if HALVES == 2 else own[tile]
-            w = _weights(planes, tile * KEPT, ODD, PEEL, HALVES)
-            if MEAN:
-                b = _weights(planes, (TILES + tile) * KEPT, ODD, PEEL, HALVES)
-            out = ()
-            for half in gl.static_range(HALVES):
-                value = element(tile_words, half, KIND, HALVES)
-                if MEAN and HALVES == 2:
-                    value = gl.fma(value, scale, -middle * scale)
-                elif MEAN:
-                    value = (value - middle) * scale
-                else:
-                    value = value * scale
-                w_half = element(w, half, KIND, HALVES)
-                if MEAN:
-                    value = gl.fma(value, w_half, element(b, half, KIND, HALVES))
-                else:
-                    value = value * w_half
-                out = out + (value,)
-            write(
-                y, row, out, tile, ends, 0, lead, layout,
-                COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES, DROP,
-            )  # fmt: skip
-        if QUEUE:
-            row = next_row(mailbox, WARPS, BLOCKS)
-            rearm(mailbox, WARPS, BLOCKS)
+        left = _left(coming, _lead(coming, STRIDE, ALIGN, PEEL), rows, COLUMNS, VECTOR, HALVES)
+        at = gl.minimum(coming, rows - 1)
+        if HALVES == 2 and STRIDE % 2 == 1:
+            if lead % 2 == 1:
+                kept, more = _finish(
+                    x, residual, y, own, more, row, at, rows, ends, lead, left, middle,
+                    scale, planes, layout, COLUMNS, STRIDE, TILES, ALL, VECTOR, ALIGN,
+                    PEEL, HALVES, RESIDUAL, MEAN, KEPT, True, QUEUE, KEEP, DROP,
+                )  # fmt: skip
+            else:
+                kept, more = _finish(
+                    x, residual, y, own, more, row, at, rows, ends, lead, left, middle,
+                    scale, planes, layout, COLUMNS, STRIDE, TILES, ALL, VECTOR, ALIGN,
+                    PEEL, HALVES, RESIDUAL, MEAN, KEPT, False, QUEUE, KEEP, DROP,
+                )  # fmt: skip
         else:
-            row = rows
+            kept, more = _finish(
+                x, residual, y, own, more, row, at, rows, ends, lead, left, middle,
+                scale, planes, layout, COLUMNS, STRIDE, TILES, ALL, VECTOR, ALIGN,
+                PEEL, HALVES, RESIDUAL, MEAN, KEPT, False, QUEUE, KEEP, DROP,
+            )  # fmt: skip
+        row = coming
         round += 1
