@@ -234,7 +234,7 @@ def _cuts_of_norms_forward(
     yield from _rows_in_one_block(problem, target)
     clusters = import_module("perfcli.kernels._norms.cluster_plan")
     for kept in clusters.ways(problem, target):
-        label = f"{kept.parts} blocks of {kept.rows} × {kept.threads // kept.rows} threads"
+        label = f"{kept.parts} blocks of {kept.threads} threads"
         label += f", {kept.tiles} tiles"
         label += f", {kept.per_sm} a multiprocessor"
         for read, write in () if small else (("", ""), ("evict_last", "evict_first")):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .words import add_pairs, join_peaks, lanes_of_warps, warps_of
+from .words import add_pairs, join_peaks, lanes_of_warps
 
 BARRIER_BYTES = gl.constexpr(16)
 SUMS, PEAKS = gl.constexpr("sums"), gl.constexpr("peaks")
@@ -33,14 +33,14 @@ def _line_layout(warps, blocks):
 
 
 @gluon.constexpr_function
-def _open_assembly(before, bytes_, count, starts):
+def _open_assembly(before, bytes_, count, queue):
     """Return where shared memory begins, once the barriers of ``count`` mailboxes ``before`` bytes
-    behind that, and those of ``starts`` first rows, wait for what comes into them, and it is said
-    that this block is there."""
-    each = bytes_ + 4 if starts else bytes_
+    behind that wait for what comes into them, with ``queue`` also one for a first row, and it is
+    said that this block is there."""
+    each = bytes_ + 4 if queue else bytes_
     barriers = [(before + n * (bytes_ + BARRIER_BYTES.value) + bytes_, each) for n in range(count)]
-    behind = before + count * (bytes_ + BARRIER_BYTES.value)
-    barriers += [(behind + n * BARRIER_BYTES.value, 4) for n in range(starts)]
+    if queue:
+        barriers.append((before + count * (bytes_ + BARRIER_BYTES.value), 4))
     return "\n".join(
         [
             "{",
@@ -72,22 +72,20 @@ def mailbox_bytes(warps, blocks):
 
 @gluon.jit
 def open_mailboxes(
-    WARPS: gl.constexpr, BLOCKS: gl.constexpr, GROUPS: gl.constexpr = 1, COUNT: gl.constexpr = 1,
-    BEFORE: gl.constexpr = 0, QUEUE: gl.constexpr = False,
+    WARPS: gl.constexpr, BLOCKS: gl.constexpr, COUNT: gl.constexpr = 1, BEFORE: gl.constexpr = 0,
+    QUEUE: gl.constexpr = False,
 ):  # fmt: skip
-    """Allocate shared memory: ``BEFORE`` bytes for something else, and for each of the ``GROUPS``
-    rows that blocks have at a time, with ``WARPS`` warps of each block, ``COUNT`` mailboxes, and
-    with ``QUEUE`` a barrier and a word for the first row. Return where it begins. As the only
+    """Allocate shared memory: ``BEFORE`` bytes for something else, ``COUNT`` mailboxes, and with
+    ``QUEUE`` a barrier and a word for the cluster's first row. Return where it begins. As the only
     allocation it begins where all shared memory does."""
     BYTES: gl.constexpr = mailbox_bytes(WARPS, BLOCKS)
-    STARTS: gl.constexpr = GROUPS if QUEUE else 0
-    LINES: gl.constexpr = (BEFORE + GROUPS * COUNT * BYTES + STARTS * 16 + 127) // 128
+    LINES: gl.constexpr = (BEFORE + COUNT * BYTES + (16 if QUEUE else 0) + 127) // 128
     memory: gl.constexpr = _memory_layout(BLOCKS)
     allocated = gl.allocate_shared_memory(gl.int32, [LINES, 32], memory)
-    line: gl.constexpr = _line_layout(WARPS * GROUPS, BLOCKS)
+    line: gl.constexpr = _line_layout(WARPS, BLOCKS)
     allocated.index(0).store(gl.zeros([32], gl.int32, line))  # else there would be none
     return gl.inline_asm_elementwise(
-        _open_assembly(BEFORE, WARPS * BLOCKS * 8, GROUPS * COUNT, STARTS), "=&r", [],
+        _open_assembly(BEFORE, WARPS * BLOCKS * 8, COUNT, QUEUE), "=&r", [],
         dtype=gl.int32, is_pure=False, pack=1,
     )  # fmt: skip
 
@@ -149,19 +147,6 @@ def _read_operands(count):
 
 
 @gluon.jit
-def group_of_thread(WARPS: gl.constexpr):
-    """Return which of its block's rows a thread has, of which each has so many warps."""
-    return gl.inline_asm_elementwise(
-        _group_assembly(WARPS), "=&r", [], dtype=gl.int32, is_pure=True, pack=1
-    )
-
-
-@gluon.constexpr_function
-def _group_assembly(warps):
-    return f"mov.u32 $0, %tid.x;\nshr.u32 $0, $0, {(32 * warps).bit_length() - 1};"
-
-
-@gluon.jit
 def await_blocks():
     """Wait until all blocks of the cluster have opened their mailboxes."""
     gl.inline_asm_elementwise(
@@ -176,7 +161,7 @@ def post(
 ):  # fmt: skip
     """Send each warp's pair to the first ``TOLD`` blocks."""
     ALL: gl.constexpr = WARPS * BLOCKS
-    warp = warps_of(layout, ALL)
+    warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))
     gl.inline_asm_elementwise(
         _post_assembly(TOLD), "=r,r,r,r,r",
         [first, second, mailbox + warp * 8, mailbox + (ALL * 8 + warp * 0)],
@@ -186,8 +171,7 @@ def post(
 
 @gluon.jit
 def receive(
-    mailbox, parity, WARPS: gl.constexpr, BLOCKS: gl.constexpr, TOLD: gl.constexpr,
-    GROUPS: gl.constexpr = 1,
+    mailbox, parity, WARPS: gl.constexpr, BLOCKS: gl.constexpr, TOLD: gl.constexpr
 ):  # fmt: skip
     """Return the pairs of all warps, in each lane those of one and of every 32nd further one, once
     they are there."""
@@ -199,7 +183,7 @@ def receive(
     )  # fmt: skip
     return gl.inline_asm_elementwise(
         _read_assembly(EACH), _read_operands(EACH),
-        [mailbox + lanes_of_warps(WARPS * GROUPS, ALL, BLOCKS) * 8],
+        [mailbox + lanes_of_warps(WARPS, ALL, BLOCKS) * 8],
         dtype=(gl.float32,) * (2 * EACH), is_pure=False, pack=1,
     )  # fmt: skip
 
@@ -209,20 +193,19 @@ def rearm(mailbox, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
     """Let a mailbox wait for the pairs of a later row and for the number of the row after it, once
     this block has what it waited for."""
     gl.inline_asm_elementwise(
-        _rearm_assembly(WARPS, WARPS * BLOCKS * 8 + 4), "=r,r", [mailbox + WARPS * BLOCKS * 8],
+        _rearm_assembly(WARPS * BLOCKS * 8 + 4), "=r,r", [mailbox + WARPS * BLOCKS * 8],
         dtype=gl.int32, is_pure=False, pack=1,
     )  # fmt: skip
 
 
 @gluon.constexpr_function
-def _rearm_assembly(warps, expected):
+def _rearm_assembly(expected):
     return "\n".join(
         [
             "{ // $0",
             ".reg .pred first;",
             ".reg .b32 thread;",
             "mov.u32 thread, %tid.x;",
-            f"and.b32 thread, thread, {32 * warps - 1};",
             "setp.eq.u32 first, thread, 0;",
             f"@first mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1], {expected};",
             "}",
@@ -231,35 +214,35 @@ def _rearm_assembly(warps, expected):
 
 
 @gluon.jit
-def take_row(counter, WARPS: gl.constexpr):
-    """Take a row's number from the counter, and return it to the first of the row's threads."""
+def take_rows(counter, COUNT: gl.constexpr):
+    """Take so many rows from the counter, and return the first one's number to the first thread of
+    the cluster."""
     return gl.inline_asm_elementwise(
-        _take_assembly(WARPS), "=&r,l", [counter.to(gl.int64)], dtype=gl.int32, is_pure=False, pack=1
+        _take_assembly(COUNT), "=&r,l", [counter.to(gl.int64)], dtype=gl.int32, is_pure=False, pack=1
     )
 
 
 @gluon.constexpr_function
-def _take_assembly(warps):
+def _take_assembly(count):
     return "\n".join(
         [
             "{",
             ".reg .pred first;",
             ".reg .b32 thread, rank;",
             "mov.u32 thread, %tid.x;",
-            f"and.b32 thread, thread, {32 * warps - 1};",
             "mov.u32 rank, %cluster_ctarank;",
             "or.b32 thread, thread, rank;",
             "setp.eq.u32 first, thread, 0;",
             "mov.u32 $0, 0;",
-            "@first atom.relaxed.gpu.global.add.u32 $0, [$1], 1;",
+            f"@first atom.relaxed.gpu.global.add.u32 $0, [$1], {count};",
             "}",
         ]
     )
 
 
 @gluon.constexpr_function
-def _send_assembly(warps, blocks):
-    """Send what the first of a row's threads has in $1 to $2 of all blocks, whose barrier is at
+def _send_assembly(blocks):
+    """Send what the first thread of the cluster has in $1 to $2 of all blocks, whose barrier is at
     $3."""
     return "\n".join(
         [
@@ -268,7 +251,6 @@ def _send_assembly(warps, blocks):
             ".reg .b32 warp, rank, lane, row, at, barrier;",
             "mov.u32 warp, %tid.x;",
             "shr.u32 warp, warp, 5;",
-            f"and.b32 warp, warp, {warps - 1};",
             "mov.u32 rank, %cluster_ctarank;",
             "or.b32 warp, warp, rank;",
             "setp.ne.u32 other, warp, 0;",
@@ -287,18 +269,18 @@ def _send_assembly(warps, blocks):
 
 
 @gluon.jit
-def _send(row, to, barrier, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
+def _send(row, to, barrier, BLOCKS: gl.constexpr):
     gl.inline_asm_elementwise(
-        _send_assembly(WARPS, BLOCKS), "=r,r,r,r", [row, to, barrier],
+        _send_assembly(BLOCKS), "=r,r,r,r", [row, to, barrier],
         dtype=gl.int32, is_pure=False, pack=1,
     )  # fmt: skip
 
 
 @gluon.jit
 def send_row(row, mailbox, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
-    """Send the number that the first of a row's threads has to the mailboxes of all blocks."""
+    """Send the row's number that the first thread has to the mailboxes of all blocks."""
     barrier = mailbox + WARPS * BLOCKS * 8
-    _send(row, barrier + 8, barrier, WARPS, BLOCKS)
+    _send(row, barrier + 8, barrier, BLOCKS)
 
 
 @gluon.jit
@@ -315,11 +297,11 @@ def next_row(mailbox, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
 
 
 @gluon.jit
-def first_row(row, at, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
+def first_row(row, at, BLOCKS: gl.constexpr):
     """Return to all blocks of the cluster, once they have opened their mailboxes, which row its
     first thread has taken: it comes behind the barrier ``at``."""
     await_blocks()
-    _send(row, at + 8, at, WARPS, BLOCKS)
+    _send(row, at + 8, at, BLOCKS)
     gl.inline_asm_elementwise(
         _await_assembly(BLOCKS), "=r,r,r", [at, 0], dtype=gl.int32, is_pure=False, pack=1
     )

@@ -19,7 +19,7 @@ from triton.experimental.gluon import language as gl
 from .words import WARP_WORDS, add_pairs, lanes_for, row_at, words_of
 
 _LOAD_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4))
-_COPY_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4 + ("l",) * 4 + ("r",) * 4))
+COPY_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4 + ("l",) * 4 + ("r",) * 4))
 
 
 @gluon.jit
@@ -79,7 +79,7 @@ def _load_assembly(offset):
 
 
 @gluon.constexpr_function
-def _copy_assembly(to, at, keep):
+def copy_assembly(to, at, keep):
     """Start to copy the vector at $8 to shared memory, or zeros where $12 is 0 instead of 16; L2
     evicts it last if ``keep`` says so."""
     if not keep:
@@ -185,7 +185,7 @@ def fetch_tile(
         inside = inside & (at < left)
     for which in gl.static_range(len(sources)):
         gl.inline_asm_elementwise(
-            _copy_assembly((which * TILES + tile) * TILE, tile * TILE, KEEP), _COPY_OPERANDS,
+            copy_assembly((which * TILES + tile) * TILE, tile * TILE, KEEP), COPY_OPERANDS,
             [to, sources[which], gl.where(inside, 16, 0)], dtype=gl.int32, is_pure=False, pack=4,
         )  # fmt: skip
 

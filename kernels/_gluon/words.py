@@ -136,33 +136,10 @@ def lanes_of_warps(WARPS: gl.constexpr, COUNT: gl.constexpr, BLOCKS: gl.constexp
     return gl.arange(0, lanes_for(COUNT), gl.SliceLayout(0, each))[None, :] + none
 
 
-@gluon.constexpr_function
-def groups_in(layout, warps):
-    """Return how many rows the warps of a layout have at a time, of which each takes so many."""
-    return layout.warps_per_cta[0] * 2 ** len(layout.cga_layout) // warps
-
-
-@gluon.constexpr_function
-def _warps_of_group(layout, warps):
-    return layout.warps_per_cta[0] // groups_in(layout, warps)
-
-
-@gluon.jit
-def warps_of(layout: gl.constexpr, WARPS: gl.constexpr):
-    """Return which of its row's warps each warp is; if blocks have several rows at a time, their
-    warps are those of the first one, then those of the second."""
-    GROUPS: gl.constexpr = groups_in(layout, WARPS)
-    warp = gl.arange(0, WARPS * GROUPS, gl.SliceLayout(1, layout))
-    if GROUPS > 1:
-        EACH: gl.constexpr = _warps_of_group(layout, WARPS)
-        warp = warp // (EACH * GROUPS) * EACH + warp % EACH
-    return warp
-
-
 @gluon.jit
 def words_of(tile, layout: gl.constexpr, WARPS: gl.constexpr):
     """Return the words of a tile, counted from the program's first one."""
-    warp = warps_of(layout, WARPS)[:, None]
+    warp = gl.arange(0, WARPS, gl.SliceLayout(1, layout))[:, None]
     word = gl.arange(0, WARP_WORDS, gl.SliceLayout(0, layout))[None, :]
     return (tile * WARPS + warp) * WARP_WORDS + word
 

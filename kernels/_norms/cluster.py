@@ -25,7 +25,6 @@ from triton.experimental.gluon import language as gl
 from .._gluon.cluster import (
     await_blocks,
     first_row,
-    group_of_thread,
     mailbox_bytes,
     next_row,
     open_mailboxes,
@@ -33,8 +32,9 @@ from .._gluon.cluster import (
     receive,
     rearm,
     send_row,
-    take_row,
+    take_rows,
 )
+from .._gluon.streaming import COPY_OPERANDS, commit, copy_assembly, load, wait
 from .._gluon.words import (
     WARP_WORDS,
     add,
@@ -42,21 +42,22 @@ from .._gluon.words import (
     await_previous,
     element,
     ends_of_row,
-    groups_in,
     join,
     lanes_of_warps,
     load_row,
-    load_tile,
     may_end,
     only_columns,
     opaque,
     row_at,
     tile_layout,
-    warps_of,
     words_of,
     write,
 )
 
+LINE = gl.constexpr(128)
+"""Bytes at multiples of which slots begin: at others than those of 32, copies to shared memory take
+a tenth more time of everything (H200, 2026-11-29)."""
+_LOAD_OPERANDS = gl.constexpr(",".join(("=&r",) * 4 + ("r",) * 20))
 _STORE_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 12))
 
 
@@ -88,39 +89,38 @@ def _store_assembly(offset, plane):
 @gluon.constexpr_function
 def _load_assembly(offset, planes, odd):
     """Load a vector's words from $4, or from the four planes at $4, $8, $12 and $16; with ``odd``,
-    those from $8, $12, $16 and $20 on also as the words after each."""
+    put together from pairs of words that are $20 bits apart."""
     if not planes:
         return f"ld.shared.v4.b32 {{$0, $1, $2, $3}}, [$4 + {offset}];"
-    given = 8 if odd else 4
-    lines = [f"ld.shared.b32 ${k}, [${given + 4 * k} + {offset}];" for k in range(4)]
-    if odd:
-        lines.append(f"ld.shared.b32 $7, [${given} + {offset + 4}];")
-        lines += [f"mov.b32 ${4 + k}, ${k + 1};" for k in range(3)]
-    return "\n".join(lines)
-
-
-@gluon.constexpr_function
-def _load_operands(odd):
-    return ",".join(("=&r",) * (8 if odd else 4) + ("r",) * 16)
+    if not odd:
+        return "\n".join(f"ld.shared.b32 ${k}, [${4 + 4 * k} + {offset}];" for k in range(4))
+    return "\n".join(
+        [
+            "{",
+            ".reg .b32 w<5>;",
+            *(f"ld.shared.b32 w{k}, [${4 + 4 * k} + {offset}];" for k in range(4)),
+            f"ld.shared.b32 w4, [$4 + {offset + 4}];",
+            *(f"shf.r.wrap.b32 ${k}, w{k}, w{k + 1}, $20;" for k in range(4)),
+            "}",
+        ]
+    )
 
 
 @gluon.jit
 def _vectors(layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
     """Return the number of each word's vector, of a tile of its block."""
-    warp = warps_of(layout, WARPS * BLOCKS)[:, None] % WARPS
+    warp = gl.arange(0, WARPS * BLOCKS, gl.SliceLayout(1, layout))[:, None] % WARPS
     word = gl.arange(0, WARP_WORDS, gl.SliceLayout(0, layout))[None, :]
     return (warp * WARP_WORDS + word) >> 2
 
 
 @gluon.jit
 def _keep(
-    tensor, memory, group, OFFSET: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
+    tensor, memory, OFFSET: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
     TILES: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr, ALIGN: gl.constexpr,
     PEEL: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Put the weights of a block's lanes ``OFFSET`` bytes behind ``memory``; each of the groups of
-    warps that have a row of their own puts some tiles there."""
-    GROUPS: gl.constexpr = groups_in(layout, WARPS * BLOCKS)
+    """Put the weights of a block's lanes ``OFFSET`` bytes behind ``memory``."""
     BEFORE: gl.constexpr = ALIGN // HALVES if PEEL else 0
     PLANE: gl.constexpr = plane_bytes(WARPS, ALIGN, HALVES) if PEEL else 0
     TILE: gl.constexpr = tile_bytes(WARPS, ALIGN, HALVES, PEEL)
@@ -136,15 +136,13 @@ def _keep(
             there = vector >= 0
             if more:
                 there = vector < BEFORE // 4
-            if GROUPS > 1:
-                there = there & (group == tile % GROUPS)
             if (tile + 1) * WARPS * BLOCKS * WARP_WORDS * HALVES > COLUMNS:
                 inside = (begin >= 0) & (begin * HALVES < COLUMNS)
                 found = gl.load(at + word, mask=inside & there, other=0)
-            elif tile == 0:
-                found = gl.load(at + word, mask=(begin >= 0) & there, other=0)
-            elif more or GROUPS > 1:
+            elif more:
                 found = gl.load(at + word, mask=there, other=0)
+            elif tile == 0:
+                found = gl.load(at + word, mask=begin >= 0, other=0)
             else:
                 found = gl.load(at + word)
             gl.inline_asm_elementwise(
@@ -157,17 +155,15 @@ def _keep(
 
 @gluon.jit
 def _keep_all(
-    weight, bias, memory, group, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr,
+    weight, bias, memory, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr,
     WARPS: gl.constexpr, BLOCKS: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr,
     HALVES: gl.constexpr, MEAN: gl.constexpr,
 ):  # fmt: skip
     """Put the weights of a block's lanes, and behind them the biases, into shared memory."""
-    _keep(weight, memory, group, 0, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES)
+    _keep(weight, memory, 0, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES)
     if MEAN:
         BEHIND: gl.constexpr = TILES * tile_bytes(WARPS, ALIGN, HALVES, PEEL)
-        _keep(
-            bias, memory, group, BEHIND, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES
-        )
+        _keep(bias, memory, BEHIND, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES)
     gl.inline_asm_elementwise(
         "bar.sync 0; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
     )
@@ -186,28 +182,22 @@ def _planes(
         found = ()
         for k in gl.static_range(4):
             found = found + (memory + ((words + k & 3) * PLANE + (words + k >> 2) * 4) + vector * 4,)
-        return found
+        return found + (((ALIGN - lead) % HALVES) * 16 + vector * 0,)
     else:
-        return (memory + vector * 16,) * 4
+        return (memory + vector * 16,) * 5
 
 
 @gluon.jit
 def _weights(
-    planes, OFFSET: gl.constexpr, ODD: gl.constexpr, PEEL: gl.constexpr, KIND: gl.constexpr,
-    HALVES: gl.constexpr,
+    planes, OFFSET: gl.constexpr, ODD: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr
 ):  # fmt: skip
-    """Return the weights of words, a tile for each element of a word; ``ODD``: the first of these
-    is the second one of a word in shared memory."""
+    """Return the weights of a tile's lanes, as words."""
     words = gl.inline_asm_elementwise(
-        _load_assembly(OFFSET, PEEL, ODD), _load_operands(ODD),
-        [planes[0], planes[1], planes[2], planes[3]], dtype=(gl.int32,) * (1 + ODD), is_pure=False, pack=4,
+        _load_assembly(OFFSET, PEEL, ODD), _LOAD_OPERANDS,
+        [planes[0], planes[1], planes[2], planes[3], planes[4]],
+        dtype=gl.int32, is_pure=False, pack=4,
     )  # fmt: skip
-    if HALVES == 1:
-        return (words[0].to(gl.float32, bitcast=True),)
-    elif ODD:
-        return element(words[0], 1, KIND, HALVES), element(words[1], 0, KIND, HALVES)
-    else:
-        return element(words[0], 0, KIND, HALVES), element(words[0], 1, KIND, HALVES)
+    return words if HALVES == 2 else words.to(gl.float32, bitcast=True)
 
 
 @gluon.constexpr_function
@@ -262,7 +252,6 @@ def _mean_and_squares(
     """Return a row's mean and the sum of squares about it, to each warp, from the pairs of all: of
     a layer norm a warp's sum and its squares about its own mean, else twice its squares."""
     ALL: gl.constexpr = WARPS * BLOCKS
-    GROUPS: gl.constexpr = groups_in(layout, ALL)
     EACH: gl.constexpr = (ALL + 31) // 32
     first, second = found[0], found[1]
     for n in gl.static_range(1, EACH):
@@ -271,7 +260,7 @@ def _mean_and_squares(
     mean = gl.convert_layout(first / COLUMNS, gl.SliceLayout(1, layout))
     squares = gl.convert_layout(second, gl.SliceLayout(1, layout))
     if MEAN:
-        lane = lanes_of_warps(WARPS * GROUPS, ALL, BLOCKS)
+        lane = lanes_of_warps(WARPS, ALL, BLOCKS)
         middle = (first / COLUMNS)[:, None]
         for n in gl.static_range(EACH):
             count = _columns_of_warps(lead, lane + 32 * n, COLUMNS, ALL, HALVES).to(gl.float32)
@@ -281,24 +270,12 @@ def _mean_and_squares(
     return mean, squares
 
 
-@gluon.constexpr_function
-def _whole_tile(tiles, lanes, columns, align, peel):
-    """Return a tile of which all words have all columns of any row; −1 if there is none."""
-    return next((n for n in range(tiles) if not _is_partial(n, lanes, columns, align, peel)), -1)
-
-
-@gluon.constexpr_function
-def _partial_tiles(tiles, lanes, columns, align, peel):
-    return sum(_is_partial(n, lanes, columns, align, peel) for n in range(tiles))
-
-
 @gluon.jit
 def _squares_of_warps(
     own, layout: gl.constexpr, TILES: gl.constexpr, ALL: gl.constexpr, KIND: gl.constexpr,
     HALVES: gl.constexpr,
 ):  # fmt: skip
-    EVERY: gl.constexpr = ALL * groups_in(layout, ALL)
-    total = gl.zeros([EVERY, WARP_WORDS], gl.float32, layout)
+    total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
     for tile in gl.static_range(TILES):
         for half in gl.static_range(HALVES):
             value = element(own[tile], half, KIND, HALVES)
@@ -309,90 +286,50 @@ def _squares_of_warps(
 
 @gluon.jit
 def _statistics_of_warps(
-    own, ends, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr,
+    own, ends, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, TILES: gl.constexpr,
     ALL: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, KIND: gl.constexpr,
     HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Return each warp's sum, and its squares about its own mean.
-
-    Words in one place of all tiles are taken relative to one of them, whose tile has all columns:
-    their squares about their mean are what is left of at most ``TILES`` × ``HALVES`` + 1 times as
-    much, so that cancelling costs a few bits at most, whatever the numbers are. Where there is no
-    such tile, they are relative to their sum's mean, which takes another look at them.
-    """
-    EVERY: gl.constexpr = ALL * groups_in(layout, ALL)
+    """Return each warp's sum, and its squares about its own mean."""
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
-    WHOLE: gl.constexpr = _whole_tile(TILES, TILE, COLUMNS, ALIGN, PEEL)
-    PARTIAL: gl.constexpr = _partial_tiles(TILES, TILE, COLUMNS, ALIGN, PEEL)
-    count = gl.full([EVERY, WARP_WORDS], (TILES - PARTIAL) * HALVES, gl.int32, layout)
-    first = gl.zeros([EVERY, WARP_WORDS], gl.float32, layout)
-    for tile in gl.static_range(TILES):
-        if _is_partial(tile, TILE, COLUMNS, ALIGN, PEEL):
-            found = _own_columns(tile, ends, layout, COLUMNS, ALL, PEEL, HALVES)
-            for half in gl.static_range(HALVES):
-                count += found >> 16 * half & 1
-    count = count.to(gl.float32)
-    if WHOLE >= 0:
-        middle = element(own[WHOLE], 0, KIND, HALVES)
-    else:
-        for tile in gl.static_range(TILES):
-            for half in gl.static_range(HALVES):
-                first += element(own[tile], half, KIND, HALVES)
-        middle = first / gl.maximum(count, 1.0)
-    one = gl.zeros([EVERY, WARP_WORDS], gl.float32, layout)
-    two = gl.zeros([EVERY, WARP_WORDS], gl.float32, layout)
+    total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
     for tile in gl.static_range(TILES):
         for half in gl.static_range(HALVES):
-            off = element(own[tile], half, KIND, HALVES) - middle
+            total += element(own[tile], half, KIND, HALVES)
+    sums = gl.reduce(total, 1, add)
+    warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))
+    count = _columns_of_warps(lead, warp, COLUMNS, ALL, HALVES).to(gl.float32)
+    middle = (sums / gl.maximum(count, 1.0))[:, None]
+    total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
+    for tile in gl.static_range(TILES):
+        words = opaque(own[tile]) if HALVES == 2 else own[tile]
+        for half in gl.static_range(HALVES):
+            off = element(words, half, KIND, HALVES) - middle
             if _is_partial(tile, TILE, COLUMNS, ALIGN, PEEL):
                 found = _own_columns(tile, ends, layout, COLUMNS, ALL, PEEL, HALVES)
                 off = gl.where((found >> 16 * half & 1) != 0, off, 0.0)
-            one += off
-            two = gl.fma(off, off, two)
-    inverse = gl.rsqrt(gl.maximum(count, 1.0))
-    off = one * (inverse * inverse)
-    squares = gl.fma(-one, off, two)
-    own_mean = middle + off
-    one, of_warp = gl.reduce((own_mean * count, count), 1, add_pairs)
-    off = own_mean - (one / gl.maximum(of_warp, 1.0))[:, None]
-    return one, gl.reduce(gl.fma(count * off, off, squares), 1, add)
-
-
-@gluon.jit
-def _same_of_warp(each):
-    """Return a number of each warp as if it were another one: neither LLVM nor ptxas sees that it
-    is not. What is made of it in one of two branches cannot be made before they part then, which
-    takes more registers than there are."""
-    return gl.inline_asm_elementwise(
-        "shfl.sync.idx.b32 $0, $1, 0, 31, -1;", "=r,r", [each], dtype=each.dtype, is_pure=False,
-        pack=1,
-    )  # fmt: skip
+            total = gl.fma(off, off, total)
+    return sums, gl.reduce(total, 1, add)
 
 
 @gluon.jit
 def _finish(
-    x, residual, y, kept, more, row, coming, rows, ends, lead, left, middle, scale, planes,
-    layout: gl.constexpr, COLUMNS: gl.constexpr, STRIDE: gl.constexpr, TILES: gl.constexpr,
-    ALL: gl.constexpr, VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr,
-    HALVES: gl.constexpr, RESIDUAL: gl.constexpr, MEAN: gl.constexpr, KEPT: gl.constexpr,
-    ODD: gl.constexpr, QUEUE: gl.constexpr, KEEP: gl.constexpr, DROP: gl.constexpr,
+    y, own, row, ends, lead, middle, scale, planes, layout: gl.constexpr, COLUMNS: gl.constexpr,
+    TILES: gl.constexpr, ALL: gl.constexpr, VECTOR: gl.constexpr, ALIGN: gl.constexpr,
+    PEEL: gl.constexpr, HALVES: gl.constexpr, MEAN: gl.constexpr, KEPT: gl.constexpr,
+    ODD: gl.constexpr, DROP: gl.constexpr,
 ):  # fmt: skip
-    """Write a row, and load the one that comes into the registers that this leaves; return it."""
-    KIND: gl.constexpr = x.dtype.element_ty
+    """Write a row; ``ODD``: as in ``_weights``."""
+    KIND: gl.constexpr = y.dtype.element_ty
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
-    NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
-    next_kept = ()
-    next_more = ()
-    if ODD:
-        scale = _same_of_warp(scale)
     scale = scale[:, None]
     middle = middle[:, None]
     for tile in gl.static_range(TILES):
-        words = opaque(kept[tile]) if HALVES == 2 else kept[tile]
-        w = _weights(planes, tile * KEPT, ODD, PEEL, KIND, HALVES)
+        words = opaque(own[tile]) if HALVES == 2 else own[tile]
+        w = _weights(planes, tile * KEPT, ODD, PEEL, HALVES)
         b = w
         if MEAN:
-            b = _weights(planes, (TILES + tile) * KEPT, ODD, PEEL, KIND, HALVES)
+            b = _weights(planes, (TILES + tile) * KEPT, ODD, PEEL, HALVES)
         out = ()
         for half in gl.static_range(HALVES):
             value = element(words, half, KIND, HALVES)
@@ -402,33 +339,43 @@ def _finish(
                 value = (value - middle) * scale
             else:
                 value = value * scale
+            factor = element(w, half, KIND, HALVES)
             if MEAN:
-                value = gl.fma(value, w[half], b[half])
+                value = gl.fma(value, factor, element(b, half, KIND, HALVES))
             else:
-                value = value * w[half]
+                value = value * factor
             out = out + (value,)
         write(
             y, row, out, tile, ends, 0, lead, layout,
             COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES, DROP,
         )  # fmt: skip
-        if not QUEUE:
-            next_kept = kept
-            next_more = more
-        else:
-            next_kept = next_kept + (
-                load_tile(
-                    x, coming, left, tile, NOTHING, layout, COLUMNS, STRIDE, ALL, ALIGN, HALVES,
-                    KEEP,
-                ),
+
+
+@gluon.jit
+def _fetch(
+    tensors, slot, row, rows, layout: gl.constexpr, COLUMNS: gl.constexpr, STRIDE: gl.constexpr,
+    TILES: gl.constexpr, WARPS: gl.constexpr, ALL: gl.constexpr, VECTOR: gl.constexpr,
+    ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr, KEEP: gl.constexpr,
+):  # fmt: skip
+    """Start to copy a row of each tensor into a slot of shared memory, of which each thread reads
+    what it has copied; zeros behind the row, and instead of one that is not there."""
+    present = row < rows
+    at = gl.where(present, row, 0)
+    left = _left(row, _lead(row, STRIDE, ALIGN, PEEL), rows, COLUMNS, VECTOR, HALVES)
+    for which in gl.static_range(len(tensors)):
+        source = row_at(tensors[which], at, STRIDE, ALIGN, HALVES)
+        source = (source + (words_of(0, layout, ALL) >> 2 << 2)).to(gl.int64)
+        for tile in gl.static_range(TILES):
+            if (tile + 1) * ALL * WARP_WORDS * HALVES > COLUMNS:
+                inside = (words_of(tile, layout, ALL) >> 2) * 16 < left
+            else:
+                inside = present & (slot >= 0)
+            gl.inline_asm_elementwise(
+                copy_assembly((which * TILES + tile) * WARPS * 512, tile * ALL * 512, KEEP),
+                COPY_OPERANDS, [slot, source, gl.where(inside, 16, 0)],
+                dtype=gl.int32, is_pure=False, pack=4,
             )  # fmt: skip
-            if RESIDUAL:
-                next_more = next_more + (
-                    load_tile(
-                        residual, coming, left, tile, NOTHING, layout, COLUMNS, STRIDE, ALL, ALIGN,
-                        HALVES, KEEP,
-                    ),
-                )  # fmt: skip
-    return next_kept, next_more
+    commit()
 
 
 @gluon.jit(do_not_specialize=["rows"])
@@ -448,7 +395,6 @@ def norm_cluster(
     STRIDE: gl.constexpr,
     TILES: gl.constexpr,
     WARPS: gl.constexpr,
-    GROUPS: gl.constexpr,
     BLOCKS: gl.constexpr,
     VECTOR: gl.constexpr,
     ALIGN: gl.constexpr,
@@ -461,117 +407,112 @@ def norm_cluster(
     DROP: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
-    """Compute norms of rows; ``MEAN``: layer norm. The next row is loaded into the registers that
-    writing a row leaves, tile by tile."""
+    """Compute norms of rows; ``MEAN``: layer norm. While a row is in registers, the next one is on
+    its way to shared memory."""
     KIND: gl.constexpr = x.dtype.element_ty
     ALL: gl.constexpr = WARPS * BLOCKS
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
     KEPT: gl.constexpr = tile_bytes(WARPS, ALIGN, HALVES, PEEL)
-    WEIGHTS: gl.constexpr = TILES * KEPT * (1 + MEAN)
+    WEIGHTS: gl.constexpr = (TILES * KEPT * (1 + MEAN) + LINE - 1) // LINE * LINE
+    SLOT: gl.constexpr = TILES * WARPS * 512 * (1 + RESIDUAL) if QUEUE else 0
     MAILBOX: gl.constexpr = mailbox_bytes(WARPS, BLOCKS)
+    ODD: gl.constexpr = HALVES == 2 and STRIDE % 2 == 1
     NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
-    layout: gl.constexpr = tile_layout(WARPS * GROUPS, BLOCKS)
-    COUNT: gl.constexpr = 2 if QUEUE else 1
-    memory = open_mailboxes(WARPS, BLOCKS, GROUPS, COUNT, WEIGHTS, QUEUE)
-    group = group_of_thread(WARPS)
-    mailboxes = memory + WEIGHTS + group * (COUNT * MAILBOX)
+    layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
+    memory = open_mailboxes(WARPS, BLOCKS, 2 if QUEUE else 1, WEIGHTS + SLOT, QUEUE)
+    mailboxes = memory + (WEIGHTS + SLOT)
+    tensors = (x, residual) if RESIDUAL else (x,)
+    slot = memory + WEIGHTS + _vectors(layout, WARPS, BLOCKS) * 16
     await_previous(OVERLAP)
-    row = gl.program_id(0) * GROUPS + group
+    row = gl.program_id(0)
+    coming = rows
     if QUEUE:
-        taken = take_row(words, WARPS)
+        taken = take_rows(words, 2)
         _keep_all(
-            weight, bias, memory, group, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES,
-            MEAN,
+            weight, bias, memory, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES, MEAN
         )
-        at = memory + (WEIGHTS + GROUPS * COUNT * MAILBOX) + group * 16
-        row = first_row(taken, at, WARPS, BLOCKS)
-    lead = _lead(row, STRIDE, ALIGN, PEEL)
-    left = _left(row, lead, rows, COLUMNS, VECTOR, HALVES)
-    at = gl.minimum(row, rows - 1)
-    kept = load_row(
-        x, at, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
-    )
-    more = ()
-    if RESIDUAL:
-        more = load_row(
-            residual, at, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
-        )
-    if not QUEUE:
-        _keep_all(
-            weight, bias, memory, group, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES,
-            MEAN,
-        )
+        row = first_row(taken, mailboxes + 2 * MAILBOX, BLOCKS)
+        coming = row + 1
+        _fetch(
+            tensors, slot, row, rows, layout, COLUMNS, STRIDE, TILES, WARPS, ALL, VECTOR, ALIGN,
+            PEEL, HALVES, KEEP,
+        )  # fmt: skip
     round = row * 0
     while row < rows:
-        if QUEUE:
-            taken = take_row(words, WARPS)
         lead = _lead(row, STRIDE, ALIGN, PEEL)
-        ends = ends_of_row(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
-        own = kept
-        if RESIDUAL:
-            own = ()
+        kept = ()
+        if QUEUE:
+            taken = take_rows(words, 1)
+            wait(0)
             for tile in gl.static_range(TILES):
+                kept = kept + (load(slot, tile, WARPS, HALVES),)
+        else:
+            left = _left(row, lead, rows, COLUMNS, VECTOR, HALVES)
+            kept = load_row(
+                x, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
+            )
+            if RESIDUAL:
+                more = load_row(
+                    residual, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN,
+                    HALVES, KEEP,
+                )  # fmt: skip
+            _keep_all(
+                weight, bias, memory, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES,
+                MEAN,
+            )  # fmt: skip
+        ends = ends_of_row(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
+        own = ()
+        for tile in gl.static_range(TILES):
+            tile_words = kept[tile]
+            if RESIDUAL:
+                other = load(slot, TILES + tile, WARPS, HALVES) if QUEUE else more[tile]
                 out = ()
                 for half in gl.static_range(HALVES):
-                    one = element(kept[tile], half, KIND, HALVES)
-                    out = out + (one + element(more[tile], half, KIND, HALVES),)
+                    one = element(tile_words, half, KIND, HALVES)
+                    out = out + (one + element(other, half, KIND, HALVES),)
                 write(
                     total, row, out, tile, ends, 0, lead, layout,
                     COLUMNS, TILES * TILE, COLUMNS, ALL, VECTOR, ALIGN, PEEL, HALVES, DROP,
                 )  # fmt: skip
-                own = own + (join(out, KIND, HALVES),)
-        if not MEAN:
-            masked = ()
-            for tile in gl.static_range(TILES):
-                tile_words = own[tile]
-                if PEEL and may_end(tile, TILE, COLUMNS, ALIGN):
-                    tile_words = only_columns(tile_words, ends[tile][1], HALVES)
-                masked = masked + (tile_words,)
-            first, second = _squares_of_warps(masked, layout, TILES, ALL, KIND, HALVES)
-        else:
+                tile_words = join(out, KIND, HALVES)
+            if PEEL and may_end(tile, TILE, COLUMNS, ALIGN):
+                tile_words = only_columns(tile_words, ends[tile][1], HALVES)
+            own = own + (tile_words,)
+        if QUEUE:
+            _fetch(
+                tensors, slot, coming, rows, layout, COLUMNS, STRIDE, TILES, WARPS, ALL, VECTOR,
+                ALIGN, PEEL, HALVES, KEEP,
+            )  # fmt: skip
+        if MEAN:
             first, second = _statistics_of_warps(
-                own, ends, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, KIND, HALVES
+                own, ends, lead, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, KIND, HALVES
             )
+        else:
+            first, second = _squares_of_warps(own, layout, TILES, ALL, KIND, HALVES)
         mailbox = mailboxes + (round & 1) * MAILBOX
         if not QUEUE:
             await_blocks()
         post(first, second, mailbox, layout, WARPS, BLOCKS, BLOCKS)
         if QUEUE:
             send_row(taken, mailbox, WARPS, BLOCKS)
-        told = receive(mailbox, round >> 1 & 1, WARPS, BLOCKS, BLOCKS, GROUPS)
+        told = receive(mailbox, round >> 1 & 1, WARPS, BLOCKS, BLOCKS)
         middle, squares = _mean_and_squares(
             told, lead, layout, COLUMNS, WARPS, BLOCKS, MEAN, HALVES
         )
-        coming = rows
+        later = rows
         if QUEUE:
-            coming = next_row(mailbox, WARPS, BLOCKS)
+            later = next_row(mailbox, WARPS, BLOCKS)
             rearm(mailbox, WARPS, BLOCKS)
         scale = gl.rsqrt(squares / COLUMNS + eps)
         if MEAN:
-            warp = warps_of(layout, ALL)
+            warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))
             gl.store(mean + row + warp * 0, middle, mask=warp == 0)
             gl.store(rstd + row + warp * 0, scale, mask=warp == 0)
         planes = _planes(memory, lead, layout, WARPS, BLOCKS, ALIGN, PEEL, HALVES)
-        left = _left(coming, _lead(coming, STRIDE, ALIGN, PEEL), rows, COLUMNS, VECTOR, HALVES)
-        at = gl.minimum(coming, rows - 1)
-        if HALVES == 2 and STRIDE % 2 == 1:
-            if lead % 2 == 1:
-                kept, more = _finish(
-                    x, residual, y, own, more, row, at, rows, ends, lead, left, middle,
-                    scale, planes, layout, COLUMNS, STRIDE, TILES, ALL, VECTOR, ALIGN,
-                    PEEL, HALVES, RESIDUAL, MEAN, KEPT, True, QUEUE, KEEP, DROP,
-                )  # fmt: skip
-            else:
-                kept, more = _finish(
-                    x, residual, y, own, more, row, at, rows, ends, lead, left, middle,
-                    scale, planes, layout, COLUMNS, STRIDE, TILES, ALL, VECTOR, ALIGN,
-                    PEEL, HALVES, RESIDUAL, MEAN, KEPT, False, QUEUE, KEEP, DROP,
-                )  # fmt: skip
-        else:
-            kept, more = _finish(
-                x, residual, y, own, more, row, at, rows, ends, lead, left, middle,
-                scale, planes, layout, COLUMNS, STRIDE, TILES, ALL, VECTOR, ALIGN,
-                PEEL, HALVES, RESIDUAL, MEAN, KEPT, False, QUEUE, KEEP, DROP,
-            )  # fmt: skip
+        _finish(
+            y, own, row, ends, lead, middle, scale, planes, layout, COLUMNS, TILES, ALL, VECTOR,
+            ALIGN, PEEL, HALVES, MEAN, KEPT, ODD, DROP,
+        )  # fmt: skip
         row = coming
+        coming = later
         round += 1

@@ -11,6 +11,7 @@ from perfcli.model import KernelLaunch, Problem, Target
 from .._elements import ITEM_BYTES, lanes_of, vector, widest_alignment, without_gap
 from .blocks import (
     Blocks,
+    _round_up,
     _rows_are_aligned,
     has_mean,
     has_residual,
@@ -20,13 +21,12 @@ from .blocks import (
 )
 
 BLOCKS, PORTABLE = (2, 4, 8, 16), 8
-WARPS = (4, 8)
-GROUPS = (1, 2, 4, 8)
+WARPS = (4, 8, 16)
 PAIR_BYTES, BARRIER_BYTES = 8, 16
 OWN_REGISTERS = 44
 STEP = 8
 MOST_REGISTERS = 255
-RESERVED = 1024
+RESERVED, LINE = 1024, 128
 
 
 def ways(problem: Problem, target: Target) -> Iterator[Blocks]:
@@ -34,13 +34,11 @@ def ways(problem: Problem, target: Target) -> Iterator[Blocks]:
     problem = without_gap(problem)
     wide, align = vector(problem), widest_alignment(problem)
     most = BLOCKS[-1] if target.capability == (9, 0) else PORTABLE
-    for blocks, warps, groups in product((n for n in BLOCKS if n <= most), WARPS, GROUPS):
-        threads = warps * groups * target.warp_size
-        if threads > target.max_threads_per_block:
-            continue
-        tile = warps * target.warp_size * blocks * wide
+    for blocks, warps in product((n for n in BLOCKS if n <= most), WARPS):
+        threads = warps * target.warp_size
+        tile = threads * blocks * wide
         tiles = -(-lanes_of(problem, align) // tile)
-        kept = Blocks("cluster", threads, groups, tile, align, tiles, blocks)
+        kept = Blocks("cluster", threads, tile=tile, align=align, tiles=tiles, parts=blocks)
         needed = registers(problem, kept)
         shared = shared_bytes(problem, kept)
         if needed > MOST_REGISTERS or shared > target.shared_bytes_per_block_optin:
@@ -58,19 +56,19 @@ def ways(problem: Problem, target: Target) -> Iterator[Blocks]:
 
 
 def registers(problem: Problem, blocks: Blocks) -> int:
-    words = blocks.tiles * 4 * (1 + has_residual(problem))
-    return OWN_REGISTERS + words
+    return OWN_REGISTERS + 4 * blocks.tiles
 
 
 def shared_bytes(problem: Problem, blocks: Blocks, queue: bool = True) -> int:
-    warps, halves = blocks.threads // 32 // blocks.rows, 4 // ITEM_BYTES[problem.dtype]
+    warps, halves = blocks.threads // 32, 4 // ITEM_BYTES[problem.dtype]
     tile = warps * 512
     if _peels(problem):
         tile = 4 * 4 * (warps * 32 + blocks.align // halves // 4 + 1)
-    kept = blocks.tiles * tile * (1 + has_mean(problem))
+    kept = _round_up(blocks.tiles * tile * (1 + has_mean(problem)), LINE)
     mailbox = blocks.parts * warps * PAIR_BYTES + BARRIER_BYTES
     mailboxes = (1 + queue) * mailbox + BARRIER_BYTES * queue
-    return -(-(kept + blocks.rows * mailboxes) // 128) * 128
+    slot = queue * blocks.tiles * warps * 512 * (1 + has_residual(problem))
+    return _round_up(kept + slot + mailboxes, LINE)
 
 
 def _peels(problem: Problem) -> bool:
@@ -80,14 +78,14 @@ def _peels(problem: Problem) -> bool:
 def cluster(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     problem = without_gap(problem)
     clusters = blocks.per_sm * target.sm_count // blocks.parts
-    queue = problem.rows > clusters * blocks.rows
+    queue = problem.rows > clusters
     tensors, absent = pointers(problem)
     given, missing = names({"words": queue})
     made = step(
-        problem, target, blocks, "norm_cluster", (min(clusters, -(-problem.rows // blocks.rows)), 1, 1),
+        problem, target, blocks, "norm_cluster", (min(clusters, problem.rows), 1, 1),
         f"{tensors} {given} rows eps", f"{absent} {missing}",
         COLUMNS=problem.columns, STRIDE=problem.stride, TILES=blocks.tiles,
-        WARPS=blocks.threads // 32 // blocks.rows, GROUPS=blocks.rows, BLOCKS=blocks.parts, VECTOR=vector(problem),
+        WARPS=blocks.threads // 32, BLOCKS=blocks.parts, VECTOR=vector(problem),
         ALIGN=blocks.align, PEEL=_peels(problem), HALVES=4 // ITEM_BYTES[problem.dtype],
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem), QUEUE=queue, KEEP=blocks.read,
         DROP=blocks.write, OVERLAP=target.overlaps_launches,
