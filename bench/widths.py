@@ -233,13 +233,14 @@ def _cuts_of_norms_forward(
             yield label, partial(plan.launches, problem, target, blocks, "")
     yield from _rows_in_one_block(problem, target)
     clusters = import_module("perfcli.kernels._norms.cluster_plan")
-    for kept in clusters.ways(problem, target):
-        label = f"{kept.parts} blocks of {kept.threads} threads"
-        label += f", {kept.tiles} tiles"
-        label += f", {kept.per_sm} a multiprocessor"
-        for read, write in () if small else (("", ""), ("evict_last", "evict_first")):
-            told = replace(kept, read=read, write=write)
-            yield f"{label}, reads {read}", partial(plan.launches, problem, target, told, "")
+    if not clusters.why_not(problem, target):
+        for kept, _ in clusters.ways(problem, target):
+            label = f"{kept.parts} blocks of {kept.threads} threads, {kept.tiles} tiles"
+            label += f", {kept.per_sm} a multiprocessor"
+            told = choice._with_policies(problem, target, kept)
+            yield label, partial(plan.launches, problem, target, told, "")
+        others = choice._forward_choice(problem, target, clusters=False)
+        yield "no clusters", partial(plan.launches, problem, target, *others)
 
 
 def _rows_in_one_block(

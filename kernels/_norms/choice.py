@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 
+from perfcli.errors import PerfcliError
 from perfcli.model import Problem, Target
 
 from .._elements import ITEM_BYTES, MORE_REGISTERS, VECTOR_BYTES, matrix_bytes, row_bytes, vector
 from .._eviction import LAST, policies, sizes_of_l2
+from . import cluster_plan
 from .blocks import (
     PAST_L1,
     TILED,
@@ -18,6 +20,7 @@ from .blocks import (
     _peels,
     _power_of_two,
     _rows_are_aligned,
+    family,
     has_mean,
     has_residual,
     padded_columns,
@@ -100,6 +103,11 @@ ONE_BLOCK_BYTES = 64 * KIB
 """Row bytes beyond which each of a few rows has several blocks."""
 PAST_L1_FROM = 8 * KIB
 """Row bytes: of shorter rows, L1 holds weights for all ways in which they start."""
+CLUSTER_FROM = 12 * KIB
+"""Row bytes from which rows of layer norm that start between multiples of 16 bytes are cut among
+clusters, which keep weights: from L2, they take longer than that (H200, 2026-11-29: 21015 × 6387
+bfloat16 98.4 instead of 95.6 percent of a copy, 31866 × 4211 90.6 instead of 98.2). Twice as many
+with a residual (6710 × 20001 101 instead of 94)."""
 BLOCKS_PER_SM = 2
 """Fewer blocks than this per multiprocessor leave some of its bandwidth unused."""
 MOST_PARTS = 1024
@@ -152,9 +160,11 @@ def _fit(problem: Problem, blocks: Blocks) -> Blocks:
     return replace(blocks, threads=threads, tile=tile, tiles=-(-share // tile))
 
 
-def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
-    """Return blocks for a problem, and why these."""
-    blocks, why = _forward_blocks(problem, target)
+def _forward_choice(
+    problem: Problem, target: Target, clusters: bool = True
+) -> tuple[Blocks, str]:
+    """Return blocks for a problem, and why these; without ``clusters``, such as need none."""
+    blocks, why = _forward_blocks(problem, target, clusters)
     return _with_policies(problem, target, blocks), why
 
 
@@ -171,6 +181,9 @@ def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
     instead of 93, 14223 × 9437 94.3 instead of 93.1), and shorter ones as usual.
     """
     matrices = 2 * (1 + has_residual(problem))
+    if blocks.variant == "cluster":
+        read, write = policies(problem, target, matrices)
+        return replace(blocks, read=read, write=write)
     if blocks.variant not in TILED or sizes_of_l2(problem, target, matrices) <= 1:
         return blocks
     read, write = policies(problem, target, matrices)
@@ -182,19 +195,28 @@ def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
     return replace(blocks, read=read, write=write)
 
 
-def _forward_blocks(problem: Problem, target: Target) -> tuple[Blocks, str]:
+def _forward_blocks(problem: Problem, target: Target, clusters: bool) -> tuple[Blocks, str]:
     if (short := _short(problem, target)) is not None:
         return short, f"short rows, {short.rows} to a block"
+    if clusters and _few_rows(problem, target):
+        found = cluster_plan.few(problem, target)
+        if found is not None:
+            return found, f"few rows, a cluster of {found.parts} blocks for each"
     if (cached := _of_small_problem(problem, target)) is not None:
         if cached.parts > 1:
             return cached, _describe_parts(problem, target, cached)
         return cached, "a small problem: few tiles of each thread"
-    return _of_large_problem(problem, target)
+    return _of_large_problem(problem, target, clusters)
 
 
-def _of_large_problem(problem: Problem, target: Target) -> tuple[Blocks, str]:
+def _of_large_problem(problem: Problem, target: Target, clusters: bool) -> tuple[Blocks, str]:
     """Return blocks for a problem that takes as long as memory moves it."""
     few = _few_rows(problem, target)
+    clusters = clusters and not cluster_plan.why_not(problem, target)
+    least = CLUSTER_FROM * (1 + has_residual(problem))
+    shifts = has_mean(problem) and _peels(problem) and row_bytes(problem) >= least
+    if clusters and not few and shifts:
+        return _cluster(problem, target)
     if not few and has_residual(problem) and not has_mean(problem):
         found = _with_residual(problem, target)
         if found is not None:
@@ -203,8 +225,16 @@ def _of_large_problem(problem: Problem, target: Target) -> tuple[Blocks, str]:
         smallest = _smallest(problem, target)
         if smallest is not None:
             return smallest, SMALLEST
+    if clusters and not few:
+        return _cluster(problem, target)
     blocks = _cooperative(problem, target)
     return blocks, _describe_parts(problem, target, blocks)
+
+
+def _cluster(problem: Problem, target: Target) -> tuple[Blocks, str]:
+    blocks, reached = cluster_plan.choose(problem, target)
+    why = f"a row in {blocks.parts} blocks of {blocks.threads} threads, {blocks.per_sm} of them "
+    return blocks, f"{why}on a multiprocessor: about {reached:.0%} of the bandwidth"
 
 
 def _describe_parts(problem: Problem, target: Target, blocks: Blocks) -> str:
@@ -464,6 +494,10 @@ def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
     """Return the blocks of a variant that was asked for by name."""
     if variant == "cooperative":
         return _with_policies(problem, target, _cooperative(problem, target))
+    if variant == "cluster":
+        if reason := cluster_plan.why_not(problem, target):
+            raise PerfcliError(f"{family(problem)}: cluster: {reason}: use cooperative")
+        return _with_policies(problem, target, _cluster(problem, target)[0])
     threads = _usual_threads(problem)
     if variant in TILED:
         return _with_policies(problem, target, _fit(problem, Blocks(variant, threads)))

@@ -106,6 +106,21 @@ def _load_assembly(offset, planes, odd):
     )
 
 
+_PER_THREAD = gl.constexpr(
+    "{\n.reg .b32 lane;\nmov.u32 lane, %laneid;\nshfl.sync.idx.b32 $0, $1, lane, 31, -1;\n}"
+)
+
+
+@gluon.jit
+def _per_thread(address):
+    """Return addresses in shared memory such that ptxas sees no part of them that all threads
+    share. Of ``cp.async`` with a policy it otherwise puts that part into a uniform register, for
+    which the instruction has no room: an illegal instruction (ptxas 12.8, sm_90)."""
+    return gl.inline_asm_elementwise(
+        _PER_THREAD, "=r,r", [address], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
 @gluon.jit
 def _vectors(layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
     """Return the number of each word's vector, of a tile of its block."""
@@ -422,7 +437,7 @@ def norm_cluster(
     memory = open_mailboxes(WARPS, BLOCKS, 2 if QUEUE else 1, WEIGHTS + SLOT, QUEUE)
     mailboxes = memory + (WEIGHTS + SLOT)
     tensors = (x, residual) if RESIDUAL else (x,)
-    slot = memory + WEIGHTS + _vectors(layout, WARPS, BLOCKS) * 16
+    slot = _per_thread(memory + WEIGHTS + _vectors(layout, WARPS, BLOCKS) * 16)
     await_previous(OVERLAP)
     row = gl.program_id(0)
     coming = rows

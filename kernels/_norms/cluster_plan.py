@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
-from .._elements import ITEM_BYTES, lanes_of, vector, widest_alignment, without_gap
+from .._elements import ITEM_BYTES, lanes_of, row_bytes, vector, widest_alignment, without_gap
 from .blocks import (
     Blocks,
     _round_up,
@@ -21,66 +22,166 @@ from .blocks import (
 )
 
 BLOCKS, PORTABLE = (2, 4, 8, 16), 8
-WARPS = (4, 8, 16)
-PAIR_BYTES, BARRIER_BYTES = 8, 16
-OWN_REGISTERS = 44
-STEP = 8
-MOST_REGISTERS = 255
-RESERVED, LINE = 1024, 128
+"""Of a cluster. Every device that has clusters takes 8; an H200 takes 16."""
+WARPS = (2, 4, 8, 16)
+"""Of a block."""
+MOST_TILES = 13
+REGISTERS, REGISTERS_HALF, REGISTERS_RESIDUAL = 60, 72, 20
+"""Of a thread apart from its words, without spills, which are slow here: shared memory leaves L1
+little room (ptxas 12.8, sm_90)."""
+REGISTER_STEP, MOST_REGISTERS = 8, 255
+LINE, PAIR_BYTES, BARRIER_BYTES = 128, 8, 16
+"""Where in shared memory slots begin; what a mailbox has for each warp of the cluster, and besides:
+as in ``cluster``."""
+RESERVED_BYTES = 1024
+"""Of shared memory, for each block (CUDA C++ Programming Guide, compute capability 8 on)."""
+SHARE = 0.88
+"""Of the bandwidth, that is reached if nothing else takes time."""
+BLOCK_SECONDS, ELEMENT_SECONDS, TELLING_SECONDS = 0.8e-6, 4.3e-9, 1.1e-9
+"""How long a block takes for its part of a row besides transfers, which go on meanwhile; for each
+element of a thread; and for each warp of the cluster, which tells all others what it found."""
+INSTRUCTIONS, EACH, EACH_MEAN = 250, 3.0, 5.7
+"""Instructions of a thread for a row, for each of its elements, and for those of half precision of
+which there is a mean."""
+ISSUE = 0.57e-9
+"""Seconds of a quarter of a multiprocessor for an instruction of a warp."""
+SMOOTHNESS = 2.5
+"""How sharply the longest of these decides, and the transfers."""
+NEIGHBOURS = 18
+"""Multiprocessors among which the blocks of a cluster have to find room (a GPC of an H200 whose
+multiprocessors all work); what is left over runs nothing."""
+ALONE = 0.021
+"""What it costs that a multiprocessor has one such block; of several, their share of it."""
+UNDER_WAY, BEYOND = 90e3, 0.041
+"""Bytes of rows that a multiprocessor has under way from which on more of them are slower, and what
+each 100 KB more cost. All these constants fit 393 launches of 46 problems: those that they put
+first take 0.5 percent more time than the best on average, and 1.8 at most (H200, triton 3.6,
+2026-11-29)."""
+FEW_THREADS, FEW_TILES, FEW_REGISTERS = 256, 6, 128
+"""Of blocks of which a multiprocessor has one, where there are few rows: their tiles, at most, and
+registers with which two of them fit if clusters do not find room otherwise."""
 
 
-def ways(problem: Problem, target: Target) -> Iterator[Blocks]:
-    """Yield ways to cut rows that keep them in registers."""
+def why_not(problem: Problem, target: Target) -> str:
+    """Return why clusters cannot do it; "" if they can."""
+    if target.vendor != "nvidia" or target.capability < (9, 0):
+        return f"{target.name} has no clusters"
+    alike = (problem.stride - problem.columns) % vector(problem) == 0 or problem.rows == 1
+    if not alike:
+        return "rows of input and output do not lie alike"
+    if not any(ways(problem, target)):
+        return f"a row of {problem.columns} {problem.dtype} is too long for a cluster"
+    return ""
+
+
+def choose(problem: Problem, target: Target) -> tuple[Blocks, float]:
+    """Return the best way to cut rows among clusters, and about which share of the bandwidth it
+    reaches."""
+    return max(ways(problem, target), key=lambda each: each[1])
+
+
+def few(problem: Problem, target: Target) -> Blocks | None:
+    """Return blocks for a few rows, each of which has as many as there are multiprocessors for it;
+    None if a thread would have many tiles, or a row no more than one block."""
     problem = without_gap(problem)
-    wide, align = vector(problem), widest_alignment(problem)
-    most = BLOCKS[-1] if target.capability == (9, 0) else PORTABLE
-    for blocks, warps in product((n for n in BLOCKS if n <= most), WARPS):
+    align = widest_alignment(problem)
+    parts = max((n for n in _sizes(target) if problem.rows * n <= target.sm_count), default=0)
+    if not parts or why_not(problem, target):
+        return None
+    tile = FEW_THREADS * parts * vector(problem)
+    tiles = -(-lanes_of(problem, align) // tile)
+    if tiles > FEW_TILES:
+        return None
+    return Blocks(
+        "cluster", FEW_THREADS, tile=tile, align=align, tiles=tiles, parts=parts, per_sm=1,
+        most_registers=FEW_REGISTERS,
+    )  # fmt: skip
+
+
+def _sizes(target: Target) -> tuple[int, ...]:
+    """Return how many blocks clusters may have."""
+    return BLOCKS if target.capability == (9, 0) else BLOCKS[: BLOCKS.index(PORTABLE) + 1]
+
+
+def ways(problem: Problem, target: Target) -> Iterator[tuple[Blocks, float]]:
+    """Yield ways to cut rows that keep them in registers, and the weights in shared memory, each
+    with about which share of the bandwidth it reaches."""
+    problem = without_gap(problem)
+    align = widest_alignment(problem)
+    for parts, warps in product(_sizes(target), WARPS):
         threads = warps * target.warp_size
-        tile = threads * blocks * wide
+        tile = threads * parts * vector(problem)
         tiles = -(-lanes_of(problem, align) // tile)
-        kept = Blocks("cluster", threads, tile=tile, align=align, tiles=tiles, parts=blocks)
-        needed = registers(problem, kept)
+        kept = Blocks("cluster", threads, tile=tile, align=align, tiles=tiles, parts=parts)
         shared = shared_bytes(problem, kept)
-        if needed > MOST_REGISTERS or shared > target.shared_bytes_per_block_optin:
+        if tiles > MOST_TILES or shared > target.shared_bytes_per_block_optin:
             continue
-        allowed = needed + -needed % STEP
-        per_sm = min(
-            target.registers_per_sm // (threads * allowed),
-            target.shared_bytes_per_sm // (shared + RESERVED),
+        room = min(
+            target.shared_bytes_per_sm // (shared + RESERVED_BYTES),
             target.max_threads_per_sm // threads,
             target.max_blocks_per_sm,
         )
-        for count in range(1, per_sm + 1):
-            room = target.registers_per_sm // (threads * count) // STEP * STEP
-            yield replace(kept, per_sm=count, most_registers=min(room, MOST_REGISTERS))
+        for per_sm in range(1, room + 1):
+            registers = target.registers_per_sm // (threads * per_sm)
+            registers = min(registers // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
+            if registers < needed_registers(problem, kept):
+                break
+            found = replace(kept, per_sm=per_sm, most_registers=registers)
+            yield found, estimate_efficiency(problem, target, found)
 
 
-def registers(problem: Problem, blocks: Blocks) -> int:
-    return OWN_REGISTERS + 4 * blocks.tiles
+def needed_registers(problem: Problem, blocks: Blocks) -> int:
+    """Return about how many registers a thread needs without spills."""
+    own = REGISTERS_HALF if ITEM_BYTES[problem.dtype] == 2 else REGISTERS
+    return own + REGISTERS_RESIDUAL * has_residual(problem) + 4 * blocks.tiles
 
 
 def shared_bytes(problem: Problem, blocks: Blocks, queue: bool = True) -> int:
+    """Return the shared memory of a block: weights, with ``queue`` also a row that is on its way,
+    and mailboxes."""
     warps, halves = blocks.threads // 32, 4 // ITEM_BYTES[problem.dtype]
     tile = warps * 512
+    kept = tile
     if _peels(problem):
-        tile = 4 * 4 * (warps * 32 + blocks.align // halves // 4 + 1)
-    kept = _round_up(blocks.tiles * tile * (1 + has_mean(problem)), LINE)
+        kept = 16 * (warps * 32 + blocks.align // halves // 4 + 1)
+    kept = _round_up(blocks.tiles * kept * (1 + has_mean(problem)), LINE)
+    slot = queue * blocks.tiles * tile * (1 + has_residual(problem))
     mailbox = blocks.parts * warps * PAIR_BYTES + BARRIER_BYTES
-    mailboxes = (1 + queue) * mailbox + BARRIER_BYTES * queue
-    slot = queue * blocks.tiles * warps * 512 * (1 + has_residual(problem))
-    return _round_up(kept + slot + mailboxes, LINE)
+    return _round_up(kept + slot + (1 + queue) * mailbox + queue * BARRIER_BYTES, LINE)
+
+
+def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
+    """Return about which share of the bandwidth many rows reach."""
+    residual, warps = has_residual(problem), blocks.threads / target.warp_size
+    moved = 2 * (1 + residual) * row_bytes(problem) / blocks.parts
+    transfers = moved * target.sm_count / target.bandwidth
+    elements = blocks.tiles * vector(problem)
+    half = ITEM_BYTES[problem.dtype] == 2
+    instructions = INSTRUCTIONS + (EACH + EACH_MEAN * (half and has_mean(problem))) * elements
+    waits = BLOCK_SECONDS + ELEMENT_SECONDS * elements + TELLING_SECONDS * blocks.parts * warps
+    fitting = NEIGHBOURS * blocks.per_sm // blocks.parts * blocks.parts
+    busy = fitting / (NEIGHBOURS * blocks.per_sm)
+    besides = instructions * warps / 4 * ISSUE / busy, waits / blocks.per_sm / busy
+    longest = transfers / SHARE, *besides
+    took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)
+    under_way = blocks.per_sm * blocks.tiles * blocks.threads * 16 * (2 + residual)
+    beyond = BEYOND * max(0.0, under_way - UNDER_WAY) / 1e5
+    return transfers / took / (1 + ALONE / blocks.per_sm + beyond)
 
 
 def _peels(problem: Problem) -> bool:
     return not _rows_are_aligned(problem)
 
 
-def cluster(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+def launches(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    """Return the launches: where there are more rows than clusters at a time, the counter from
+    which these take rows is set to zero first."""
     problem = without_gap(problem)
-    clusters = blocks.per_sm * target.sm_count // blocks.parts
+    clusters = max(1, blocks.per_sm * target.sm_count // blocks.parts)
     queue = problem.rows > clusters
     tensors, absent = pointers(problem)
     given, missing = names({"words": queue})
+    overlaps = target.overlaps_launches
     made = step(
         problem, target, blocks, "norm_cluster", (min(clusters, problem.rows), 1, 1),
         f"{tensors} {given} rows eps", f"{absent} {missing}",
@@ -88,16 +189,19 @@ def cluster(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaun
         WARPS=blocks.threads // 32, BLOCKS=blocks.parts, VECTOR=vector(problem),
         ALIGN=blocks.align, PEEL=_peels(problem), HALVES=4 // ITEM_BYTES[problem.dtype],
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem), QUEUE=queue, KEEP=blocks.read,
-        DROP=blocks.write, OVERLAP=target.overlaps_launches,
+        DROP=blocks.write, OVERLAP=overlaps,
     )  # fmt: skip
     made = replace(
-        made, cluster=blocks.parts, maxnreg=blocks.most_registers or None,
+        made,
+        cluster=blocks.parts,
+        maxnreg=blocks.most_registers,
         shared_bytes=shared_bytes(problem, blocks, queue),
-    )  # fmt: skip
+        overlaps=overlaps,
+    )
     if not queue:
         return [made]
-    fill = step(
+    clear = step(
         problem, target, Blocks("", 32), "fill_words", (1, 1, 1), "words word_count",
-        WORD=0, BLOCK=1, AWAITS=target.overlaps_launches, OVERLAP=target.overlaps_launches,
+        WORD=0, BLOCK=1, AWAITS=overlaps, OVERLAP=overlaps,
     )  # fmt: skip
-    return [fill, made]
+    return [clear, made]

@@ -30,7 +30,7 @@ from .blocks import (
     step,
     words_apart,
 )
-from .cluster_plan import cluster
+from . import cluster_plan
 from .cuts import spacing_of
 
 LINE_ELEMENTS = 64
@@ -183,7 +183,7 @@ BUILDERS = {
     "register-tiled": tiled,
     "peeled": tiled,
     "cooperative": tiled,
-    "cluster": cluster,
+    "cluster": cluster_plan.launches,
     "two-read": _two_read,
     "split": split,
 }

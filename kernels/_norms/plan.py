@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
@@ -73,15 +75,24 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
 
 def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
     if variant is None:
-        blocks, why = choice._forward_choice(problem, target)
-        return launches(problem, target, blocks, why)
+        return _without_gluon(problem, target, *choice._forward_choice(problem, target))
     if variant == "peeled" and not _peels(problem):
         raise PerfcliError(
             f"{family(problem)}: peeled is for rows that start between multiples of 16 bytes "
             f"and are written as they are read; {problem.columns} columns {problem.stride} "
             "elements apart are not: use register-tiled"
         )
-    return launches(problem, target, choice._forward_of(problem, target, variant), "asked for")
+    blocks = choice._forward_of(problem, target, variant)
+    return _without_gluon(problem, target, blocks, "asked for")
+
+
+def _without_gluon(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
+    """Return the launches, and those that do it without Gluon if they need that."""
+    made = launches(problem, target, blocks, why)
+    if blocks.variant != "cluster":
+        return made
+    others = choice._forward_choice(problem, target, clusters=False)
+    return replace(made, portable=launches(problem, target, *others))
 
 
 def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:

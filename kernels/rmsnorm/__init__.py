@@ -136,6 +136,11 @@ FAMILY = KernelFamily(
             FORWARD,
         ),
         KernelVariant(
+            "cluster",
+            "a row over a cluster of blocks, which keep the weights for further rows",
+            FORWARD,
+        ),
+        KernelVariant(
             "fused", "dx and dw in one persistent pass; partial sums added afterwards", BACKWARD
         ),
         KernelVariant(
