@@ -236,7 +236,7 @@ def _cuts_of_norms_forward(
     if not clusters.why_not(problem, target):
         for kept, _ in clusters.ways(problem, target):
             label = f"{kept.parts} blocks of {kept.threads} threads, {kept.tiles} tiles"
-            label += f", {kept.per_sm} a multiprocessor"
+            label += f", {kept.per_sm} a multiprocessor, {kept.stages} ahead"
             told = choice._with_policies(problem, target, kept)
             yield label, partial(plan.launches, problem, target, told, "")
         others = choice._forward_choice(problem, target, clusters=False)

@@ -49,7 +49,10 @@ def _open_assembly(before, bytes_, count, queue):
             "mov.u32 thread, %tid.x;",
             "setp.eq.u32 first, thread, 0;",
             "bar.sync 0;",
-            *(f"@first mbarrier.init.shared::cta.b64 [global_smem + {at}], 1;" for at, _ in barriers),
+            *(
+                f"@first mbarrier.init.shared::cta.b64 [global_smem + {at}], 1;"
+                for at, _ in barriers
+            ),
             "@first fence.mbarrier_init.release.cluster;",
             *(
                 "@first mbarrier.arrive.expect_tx.shared::cta.b64 _, "
@@ -218,7 +221,12 @@ def take_rows(counter, COUNT: gl.constexpr):
     """Take so many rows from the counter, and return the first one's number to the first thread of
     the cluster."""
     return gl.inline_asm_elementwise(
-        _take_assembly(COUNT), "=&r,l", [counter.to(gl.int64)], dtype=gl.int32, is_pure=False, pack=1
+        _take_assembly(COUNT),
+        "=&r,l",
+        [counter.to(gl.int64)],
+        dtype=gl.int32,
+        is_pure=False,
+        pack=1,
     )
 
 

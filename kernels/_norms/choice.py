@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import gcd
+from math import gcd, inf
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Problem, Target
@@ -103,11 +103,14 @@ ONE_BLOCK_BYTES = 64 * KIB
 """Row bytes beyond which each of a few rows has several blocks."""
 PAST_L1_FROM = 8 * KIB
 """Row bytes: of shorter rows, L1 holds weights for all ways in which they start."""
-CLUSTER_FROM = 12 * KIB
-"""Row bytes from which rows of layer norm that start between multiples of 16 bytes are cut among
-clusters, which keep weights: from L2, they take longer than that (H200, 2026-11-29: 21015 × 6387
-bfloat16 98.4 instead of 95.6 percent of a copy, 31866 × 4211 90.6 instead of 98.2). Twice as many
-with a residual (6710 × 20001 101 instead of 94)."""
+CLUSTER_FROM, SHIFTED_FROM = 32 * KIB, 11 * KIB
+"""Row bytes from which rows are cut among clusters, which keep weights, though one block could keep
+them: those of layer norm and those of RMS norm that start between multiples of 16 bytes, without a
+residual; and those of layer norm that start so, whose weights take longest from L2 (H200,
+2026-11-29, bfloat16, percent of a copy, one block and a cluster: layernorm 5752 × 23336 98.8 and
+99.3, with a residual 95.7 and 100.8; 12000 × 11003 with a residual 99.5 and 97.7; rmsnorm 6710 ×
+20003 97.7 and 99.0, 9309 × 14419 99.7 and 98.5; layernorm 23000 × 5835 95.8 and 97.9, 26000 × 5163
+96.1 and 95.2, 12000 × 5593 float32 97.2 and 98.3)."""
 BLOCKS_PER_SM = 2
 """Fewer blocks than this per multiprocessor leave some of its bandwidth unused."""
 MOST_PARTS = 1024
@@ -160,9 +163,7 @@ def _fit(problem: Problem, blocks: Blocks) -> Blocks:
     return replace(blocks, threads=threads, tile=tile, tiles=-(-share // tile))
 
 
-def _forward_choice(
-    problem: Problem, target: Target, clusters: bool = True
-) -> tuple[Blocks, str]:
+def _forward_choice(problem: Problem, target: Target, clusters: bool = True) -> tuple[Blocks, str]:
     """Return blocks for a problem, and why these; without ``clusters``, such as need none."""
     blocks, why = _forward_blocks(problem, target, clusters)
     return _with_policies(problem, target, blocks), why
@@ -213,9 +214,7 @@ def _of_large_problem(problem: Problem, target: Target, clusters: bool) -> tuple
     """Return blocks for a problem that takes as long as memory moves it."""
     few = _few_rows(problem, target)
     clusters = clusters and not cluster_plan.why_not(problem, target)
-    least = CLUSTER_FROM * (1 + has_residual(problem))
-    shifts = has_mean(problem) and _peels(problem) and row_bytes(problem) >= least
-    if clusters and not few and shifts:
+    if clusters and not few and row_bytes(problem) >= _clusters_from(problem):
         return _cluster(problem, target)
     if not few and has_residual(problem) and not has_mean(problem):
         found = _with_residual(problem, target)
@@ -229,6 +228,14 @@ def _of_large_problem(problem: Problem, target: Target, clusters: bool) -> tuple
         return _cluster(problem, target)
     blocks = _cooperative(problem, target)
     return blocks, _describe_parts(problem, target, blocks)
+
+
+def _clusters_from(problem: Problem) -> float:
+    """Return the bytes of rows from which on clusters are faster, if one block could keep them."""
+    if has_mean(problem):
+        shifts = _peels(problem) and not has_residual(problem)
+        return SHIFTED_FROM if shifts else CLUSTER_FROM
+    return CLUSTER_FROM if _peels(problem) and not has_residual(problem) else inf
 
 
 def _cluster(problem: Problem, target: Target) -> tuple[Blocks, str]:

@@ -29,8 +29,8 @@ from .._gluon.cluster import (
     next_row,
     open_mailboxes,
     post,
-    receive,
     rearm,
+    receive,
     send_row,
     take_rows,
 )
@@ -179,9 +179,7 @@ def _keep_all(
     if MEAN:
         BEHIND: gl.constexpr = TILES * tile_bytes(WARPS, ALIGN, HALVES, PEEL)
         _keep(bias, memory, BEHIND, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES)
-    gl.inline_asm_elementwise(
-        "bar.sync 0; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
-    )
+    gl.inline_asm_elementwise("bar.sync 0; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
 
 
 @gluon.jit
@@ -196,7 +194,9 @@ def _planes(
         words = (ALIGN - lead) // HALVES
         found = ()
         for k in gl.static_range(4):
-            found = found + (memory + ((words + k & 3) * PLANE + (words + k >> 2) * 4) + vector * 4,)
+            found = found + (
+                memory + ((words + k & 3) * PLANE + (words + k >> 2) * 4) + vector * 4,
+            )
         return found + (((ALIGN - lead) % HALVES) * 16 + vector * 0,)
     else:
         return (memory + vector * 16,) * 5
@@ -271,18 +271,15 @@ def _mean_and_squares(
     first, second = found[0], found[1]
     for n in gl.static_range(1, EACH):
         first, second = add_pairs(first, second, found[2 * n], found[2 * n + 1])
-    first, second = gl.reduce((first, second), 1, add_pairs)
-    mean = gl.convert_layout(first / COLUMNS, gl.SliceLayout(1, layout))
-    squares = gl.convert_layout(second, gl.SliceLayout(1, layout))
+    mean = gl.reduce(first, 1, add) / COLUMNS
     if MEAN:
         lane = lanes_of_warps(WARPS, ALL, BLOCKS)
-        middle = (first / COLUMNS)[:, None]
         for n in gl.static_range(EACH):
             count = _columns_of_warps(lead, lane + 32 * n, COLUMNS, ALL, HALVES).to(gl.float32)
-            off = found[2 * n] / gl.maximum(count, 1.0) - middle
-            between = count * off * off if n == 0 else gl.fma(count * off, off, between)
-        squares += gl.convert_layout(gl.reduce(between, 1, add), gl.SliceLayout(1, layout))
-    return mean, squares
+            off = found[2 * n] / gl.maximum(count, 1.0) - mean[:, None]
+            second = gl.fma(count * off, off, second)
+    squares = gl.convert_layout(gl.reduce(second, 1, add), gl.SliceLayout(1, layout))
+    return gl.convert_layout(mean, gl.SliceLayout(1, layout)), squares
 
 
 @gluon.jit
@@ -418,12 +415,13 @@ def norm_cluster(
     RESIDUAL: gl.constexpr,
     MEAN: gl.constexpr,
     QUEUE: gl.constexpr,
+    SLOTS: gl.constexpr,
     KEEP: gl.constexpr,
     DROP: gl.constexpr,
     OVERLAP: gl.constexpr,
 ):
-    """Compute norms of rows; ``MEAN``: layer norm. While a row is in registers, the next one is on
-    its way to shared memory."""
+    """Compute norms of rows; ``MEAN``: layer norm. While a row is in registers, the next ``SLOTS``
+    are on their way to shared memory."""
     KIND: gl.constexpr = x.dtype.element_ty
     ALL: gl.constexpr = WARPS * BLOCKS
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
@@ -434,33 +432,37 @@ def norm_cluster(
     ODD: gl.constexpr = HALVES == 2 and STRIDE % 2 == 1
     NOTHING: gl.constexpr = 0 if HALVES == 2 else 0.0
     layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
-    memory = open_mailboxes(WARPS, BLOCKS, 2 if QUEUE else 1, WEIGHTS + SLOT, QUEUE)
-    mailboxes = memory + (WEIGHTS + SLOT)
+    BEFORE: gl.constexpr = WEIGHTS + SLOTS * SLOT
+    memory = open_mailboxes(WARPS, BLOCKS, 2 if QUEUE else 1, BEFORE, QUEUE)
+    mailboxes = memory + BEFORE
     tensors = (x, residual) if RESIDUAL else (x,)
     slot = _per_thread(memory + WEIGHTS + _vectors(layout, WARPS, BLOCKS) * 16)
     await_previous(OVERLAP)
     row = gl.program_id(0)
-    coming = rows
+    ahead = (rows,)
     if QUEUE:
-        taken = take_rows(words, 2)
+        taken = take_rows(words, SLOTS + 1)
         _keep_all(
             weight, bias, memory, layout, COLUMNS, TILES, WARPS, BLOCKS, ALIGN, PEEL, HALVES, MEAN
         )
         row = first_row(taken, mailboxes + 2 * MAILBOX, BLOCKS)
-        coming = row + 1
-        _fetch(
-            tensors, slot, row, rows, layout, COLUMNS, STRIDE, TILES, WARPS, ALL, VECTOR, ALIGN,
-            PEEL, HALVES, KEEP,
-        )  # fmt: skip
+        ahead = ()
+        for n in gl.static_range(SLOTS):
+            _fetch(
+                tensors, slot + n * SLOT, row + n, rows, layout, COLUMNS, STRIDE, TILES, WARPS, ALL,
+                VECTOR, ALIGN, PEEL, HALVES, KEEP,
+            )  # fmt: skip
+            ahead = ahead + (row + (n + 1),)
     round = row * 0
     while row < rows:
         lead = _lead(row, STRIDE, ALIGN, PEEL)
         kept = ()
         if QUEUE:
             taken = take_rows(words, 1)
-            wait(0)
+            here = slot + round % SLOTS * SLOT
+            wait(SLOTS - 1)
             for tile in gl.static_range(TILES):
-                kept = kept + (load(slot, tile, WARPS, HALVES),)
+                kept = kept + (load(here, tile, WARPS, HALVES),)
         else:
             left = _left(row, lead, rows, COLUMNS, VECTOR, HALVES)
             kept = load_row(
@@ -480,7 +482,7 @@ def norm_cluster(
         for tile in gl.static_range(TILES):
             tile_words = kept[tile]
             if RESIDUAL:
-                other = load(slot, TILES + tile, WARPS, HALVES) if QUEUE else more[tile]
+                other = load(here, TILES + tile, WARPS, HALVES) if QUEUE else more[tile]
                 out = ()
                 for half in gl.static_range(HALVES):
                     one = element(tile_words, half, KIND, HALVES)
@@ -495,8 +497,8 @@ def norm_cluster(
             own = own + (tile_words,)
         if QUEUE:
             _fetch(
-                tensors, slot, coming, rows, layout, COLUMNS, STRIDE, TILES, WARPS, ALL, VECTOR,
-                ALIGN, PEEL, HALVES, KEEP,
+                tensors, here, ahead[SLOTS - 1], rows, layout, COLUMNS, STRIDE, TILES, WARPS, ALL,
+                VECTOR, ALIGN, PEEL, HALVES, KEEP,
             )  # fmt: skip
         if MEAN:
             first, second = _statistics_of_warps(
@@ -528,6 +530,6 @@ def norm_cluster(
             y, own, row, ends, lead, middle, scale, planes, layout, COLUMNS, TILES, ALL, VECTOR,
             ALIGN, PEEL, HALVES, MEAN, KEPT, ODD, DROP,
         )  # fmt: skip
-        row = coming
-        coming = later
+        row = ahead[0]
+        ahead = (ahead[SLOTS - 1], later) if SLOTS == 2 else (later,)
         round += 1

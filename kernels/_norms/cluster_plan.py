@@ -25,6 +25,8 @@ BLOCKS, PORTABLE = (2, 4, 8, 16), 8
 """Of a cluster. Every device that has clusters takes 8; an H200 takes 16."""
 WARPS = (2, 4, 8, 16)
 """Of a block."""
+SLOTS = (1, 2)
+"""Rows of a block on their way to shared memory."""
 MOST_TILES = 13
 REGISTERS, REGISTERS_HALF, REGISTERS_RESIDUAL = 60, 72, 20
 """Of a thread apart from its words, without spills, which are slow here: shared memory leaves L1
@@ -35,27 +37,27 @@ LINE, PAIR_BYTES, BARRIER_BYTES = 128, 8, 16
 as in ``cluster``."""
 RESERVED_BYTES = 1024
 """Of shared memory, for each block (CUDA C++ Programming Guide, compute capability 8 on)."""
-SHARE = 0.88
+SHARE = 0.87
 """Of the bandwidth, that is reached if nothing else takes time."""
-BLOCK_SECONDS, ELEMENT_SECONDS, TELLING_SECONDS = 0.8e-6, 4.3e-9, 1.1e-9
-"""How long a block takes for its part of a row besides transfers, which go on meanwhile; for each
-element of a thread; and for each warp of the cluster, which tells all others what it found."""
-INSTRUCTIONS, EACH, EACH_MEAN = 250, 3.0, 5.7
+LOAD_SECONDS, ELEMENT_SECONDS, TELLING_SECONDS = 0.83e-6, 6.3e-9, 1.9e-9
+"""How long a block waits for its part of a row if one is on its way, in half of which two are; and
+for each element of a thread and each warp of the cluster, which tells all others what it found."""
+INSTRUCTIONS, EACH, EACH_MEAN = 340, 3.0, 7.7
 """Instructions of a thread for a row, for each of its elements, and for those of half precision of
 which there is a mean."""
 ISSUE = 0.57e-9
 """Seconds of a quarter of a multiprocessor for an instruction of a warp."""
-SMOOTHNESS = 2.5
+SMOOTHNESS = 3.2
 """How sharply the longest of these decides, and the transfers."""
 NEIGHBOURS = 18
 """Multiprocessors among which the blocks of a cluster have to find room (a GPC of an H200 whose
 multiprocessors all work); what is left over runs nothing."""
-ALONE = 0.021
+ALONE = 0.014
 """What it costs that a multiprocessor has one such block; of several, their share of it."""
-UNDER_WAY, BEYOND = 90e3, 0.041
+UNDER_WAY, BEYOND = 90e3, 0.022
 """Bytes of rows that a multiprocessor has under way from which on more of them are slower, and what
-each 100 KB more cost. All these constants fit 393 launches of 46 problems: those that they put
-first take 0.5 percent more time than the best on average, and 1.8 at most (H200, triton 3.6,
+each 100 KB more cost. All these constants fit 514 launches of 53 problems: those that they put
+first take 0.5 percent more time than the best on average, and 2.7 at most (H200, triton 3.6,
 2026-11-29)."""
 FEW_THREADS, FEW_TILES, FEW_REGISTERS = 256, 6, 128
 """Of blocks of which a multiprocessor has one, where there are few rows: their tiles, at most, and
@@ -84,7 +86,7 @@ def few(problem: Problem, target: Target) -> Blocks | None:
     """Return blocks for a few rows, each of which has as many as there are multiprocessors for it;
     None if a thread would have many tiles, or a row no more than one block."""
     problem = without_gap(problem)
-    align = widest_alignment(problem)
+    align = _alignment(problem)
     parts = max((n for n in _sizes(target) if problem.rows * n <= target.sm_count), default=0)
     if not parts or why_not(problem, target):
         return None
@@ -107,12 +109,14 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Blocks, float]]:
     """Yield ways to cut rows that keep them in registers, and the weights in shared memory, each
     with about which share of the bandwidth it reaches."""
     problem = without_gap(problem)
-    align = widest_alignment(problem)
-    for parts, warps in product(_sizes(target), WARPS):
+    align = _alignment(problem)
+    for parts, warps, slots in product(_sizes(target), WARPS, SLOTS):
         threads = warps * target.warp_size
         tile = threads * parts * vector(problem)
         tiles = -(-lanes_of(problem, align) // tile)
-        kept = Blocks("cluster", threads, tile=tile, align=align, tiles=tiles, parts=parts)
+        kept = Blocks(
+            "cluster", threads, tile=tile, align=align, tiles=tiles, parts=parts, stages=slots
+        )
         shared = shared_bytes(problem, kept)
         if tiles > MOST_TILES or shared > target.shared_bytes_per_block_optin:
             continue
@@ -137,17 +141,17 @@ def needed_registers(problem: Problem, blocks: Blocks) -> int:
 
 
 def shared_bytes(problem: Problem, blocks: Blocks, queue: bool = True) -> int:
-    """Return the shared memory of a block: weights, with ``queue`` also a row that is on its way,
-    and mailboxes."""
+    """Return the shared memory of a block: weights, with ``queue`` also rows that are on their
+    way, and mailboxes."""
     warps, halves = blocks.threads // 32, 4 // ITEM_BYTES[problem.dtype]
     tile = warps * 512
     kept = tile
     if _peels(problem):
         kept = 16 * (warps * 32 + blocks.align // halves // 4 + 1)
     kept = _round_up(blocks.tiles * kept * (1 + has_mean(problem)), LINE)
-    slot = queue * blocks.tiles * tile * (1 + has_residual(problem))
+    slots = queue * blocks.stages * blocks.tiles * tile * (1 + has_residual(problem))
     mailbox = blocks.parts * warps * PAIR_BYTES + BARRIER_BYTES
-    return _round_up(kept + slot + (1 + queue) * mailbox + queue * BARRIER_BYTES, LINE)
+    return _round_up(kept + slots + (1 + queue) * mailbox + queue * BARRIER_BYTES, LINE)
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
@@ -158,19 +162,27 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     elements = blocks.tiles * vector(problem)
     half = ITEM_BYTES[problem.dtype] == 2
     instructions = INSTRUCTIONS + (EACH + EACH_MEAN * (half and has_mean(problem))) * elements
-    waits = BLOCK_SECONDS + ELEMENT_SECONDS * elements + TELLING_SECONDS * blocks.parts * warps
+    waits = LOAD_SECONDS / blocks.stages + ELEMENT_SECONDS * elements
+    waits += TELLING_SECONDS * blocks.parts * warps
     fitting = NEIGHBOURS * blocks.per_sm // blocks.parts * blocks.parts
     busy = fitting / (NEIGHBOURS * blocks.per_sm)
     besides = instructions * warps / 4 * ISSUE / busy, waits / blocks.per_sm / busy
     longest = transfers / SHARE, *besides
     took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)
-    under_way = blocks.per_sm * blocks.tiles * blocks.threads * 16 * (2 + residual)
+    rows_under_way = 1 + blocks.stages * (1 + residual)
+    under_way = blocks.per_sm * blocks.tiles * blocks.threads * 16 * rows_under_way
     beyond = BEYOND * max(0.0, under_way - UNDER_WAY) / 1e5
     return transfers / took / (1 + ALONE / blocks.per_sm + beyond)
 
 
 def _peels(problem: Problem) -> bool:
     return not _rows_are_aligned(problem)
+
+
+def _alignment(problem: Problem) -> int:
+    """Return from which multiples of elements lanes are counted: from a row's own start if it is
+    aligned, so that weights need no shift."""
+    return widest_alignment(problem) if _peels(problem) else vector(problem)
 
 
 def launches(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
@@ -181,15 +193,15 @@ def launches(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLau
     queue = problem.rows > clusters
     tensors, absent = pointers(problem)
     given, missing = names({"words": queue})
-    overlaps = target.overlaps_launches
+    overlaps, slots = target.overlaps_launches, blocks.stages if queue else 1
     made = step(
         problem, target, blocks, "norm_cluster", (min(clusters, problem.rows), 1, 1),
         f"{tensors} {given} rows eps", f"{absent} {missing}",
         COLUMNS=problem.columns, STRIDE=problem.stride, TILES=blocks.tiles,
         WARPS=blocks.threads // 32, BLOCKS=blocks.parts, VECTOR=vector(problem),
         ALIGN=blocks.align, PEEL=_peels(problem), HALVES=4 // ITEM_BYTES[problem.dtype],
-        RESIDUAL=has_residual(problem), MEAN=has_mean(problem), QUEUE=queue, KEEP=blocks.read,
-        DROP=blocks.write, OVERLAP=overlaps,
+        RESIDUAL=has_residual(problem), MEAN=has_mean(problem), QUEUE=queue, SLOTS=slots,
+        KEEP=blocks.read, DROP=blocks.write, OVERLAP=overlaps,
     )  # fmt: skip
     made = replace(
         made,

@@ -9,6 +9,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
 from .._elements import ITEM_BYTES, TRITON_TYPE, row_bytes, vector
+from . import cluster_plan
 from .blocks import (
     POLLS,
     Blocks,
@@ -30,7 +31,6 @@ from .blocks import (
     step,
     words_apart,
 )
-from . import cluster_plan
 from .cuts import spacing_of
 
 LINE_ELEMENTS = 64

@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code="assignment, var-annotated, attr-defined"
-# ruff: noqa: ANN001, C901, RET505, RUF005 (arguments have no Python types; branches are
+# ruff: noqa: ANN001, RET505, RUF005 (arguments have no Python types; branches are
 # constant)
 """Computes softmax of a long row, its logarithm, their gradients and cross-entropy, by a cluster
 of blocks, which holds the row in registers.
@@ -184,7 +184,16 @@ def forward_cluster(
     )
     ends = ends_of_row(lead, layout, COLUMNS, TILES, ALL, VECTOR, ALIGN, PEEL, HALVES)
     kept, peak, sums, bottom, beyond, exponentials = _statistics(
-        kept, ends, layout, COLUMNS, TILES, ALL, ALIGN, PEEL, HALVES, KIND,
+        kept,
+        ends,
+        layout,
+        COLUMNS,
+        TILES,
+        ALL,
+        ALIGN,
+        PEEL,
+        HALVES,
+        KIND,
         not LOG and not RECOMPUTE,
     )
     top, whole = exchange(peak, sums, mailbox, layout, WARPS, BLOCKS, PEAKS, BLOCKS)
