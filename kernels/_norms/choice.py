@@ -19,6 +19,7 @@ from .blocks import (
     _chunk_columns,
     _peels,
     _power_of_two,
+    _round_up,
     _rows_are_aligned,
     family,
     has_mean,
@@ -283,17 +284,22 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
     rows that start between multiples of 16 bytes, which only ``peeled`` loads so wide.
 
     A mean's two reductions wait twice, and rows of SHORT_ELEMENTS that L2 does not hold are better
-    off in blocks of their own. Of rows that it holds, two or more share the fewest threads that
-    keep them (H200, 2026-11-29: rmsnorm 2048 × 512 bfloat16 4.4 µs instead of 4.9, layernorm 4096 ×
-    1024 8.4 instead of 9.3).
+    off in blocks of their own, but for those of half precision that leave much of a warp's last
+    tile empty: two of them share a warp (H200, 2026-11-29: layernorm 236299 × 568 float16 99
+    instead of 89 percent of a copy, 250000 × 536 96 instead of 84). Of rows that L2 holds, two or
+    more share the fewest threads that keep them (the same day: rmsnorm 2048 × 512 bfloat16 4.4 µs
+    instead of 4.9, layernorm 4096 × 1024 8.4 instead of 9.3).
     """
     padded, most, threads = padded_columns(problem), SHORT_ELEMENTS, 64
     blocks = BUSY_BLOCKS * target.sm_count
     beyond = sizes_of_l2(problem, target, 1) > 1
-    if has_mean(problem) and beyond:
-        most //= 2
     if padded > most or problem.rows < blocks or not _rows_are_aligned(problem):
         return None
+    if has_mean(problem) and beyond and padded == most:
+        tile = target.warp_size * vector(problem)
+        filled = problem.columns / _round_up(problem.columns, tile)
+        half = ITEM_BYTES[problem.dtype] == 2
+        return Blocks("full-tile", 32, rows=2) if half and filled < LEAST_FILLED else None
     if not beyond:
         threads, blocks = max(32, 2 * padded // SHORT_SHARE), blocks // 2
     rows = 1
@@ -396,7 +402,8 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
     copy: layernorm 14223 × 9437 in five tiles of 256 threads 87, ten of 128 92; 9309 × 14408 in
     four of 512 92, eight of 256 98; layernorm-residual 6984 × 19220 in two blocks 86, ten of 256
     94 to 96; rmsnorm 9309 × 14419 in four of 512 93, eight of 256 97; 2026-11-29: layernorm
-    31866 × 4212 in five of 128 96, nine of 64 98; 12000 × 11003 in six of 256 88, eleven of 128 92,
+    31866 × 4212 in five of 128 96, nine of 64 98; 60760 × 2209 in five of 64 with 96 registers 91,
+    with any number 97; 12000 × 11003 in six of 256 88, eleven of 128 92,
     with a residual in three of 512 91, six of 256 96; 5752 × 23336 in six of 512 94, twelve of 256
     98). A row of RMS norm that starts at 16 bytes is faster in one block of 512 or 1024 threads
     than in several blocks (5752 × 23336 102 instead of 98.5, 2672 × 50240 102 instead of 99, 2048 ×
@@ -415,7 +422,14 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
     most = 7 if mean or peels else 5
     usual = (32, most, 0), (64, most, 0), (128, most, 0)
     if mean and peels:
-        usual = (32, most, 0), (64, 11, 96), (128, most, 0), (128, 11, 96), (128, 12, 104)
+        usual = (
+            (32, most, 0),
+            (64, 5, 0),
+            (64, 11, 96),
+            (128, most, 0),
+            (128, 11, 96),
+            (128, 12, 104),
+        )
         usual = *usual, (256, 7, 0), (256, 10, 96)
         return usual if not few else (*usual, (512, most, 64))
     if mean:

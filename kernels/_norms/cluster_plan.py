@@ -25,6 +25,11 @@ BLOCKS, PORTABLE = (2, 4, 8, 16), 8
 """Of a cluster. Every device that has clusters takes 8; an H200 takes 16."""
 WARPS = (2, 4, 8, 16)
 """Of a block."""
+SMALL_PARTS, SMALL_TILES = 8, range(6, 10)
+"""The most blocks of two warps that share a row, and their tiles. Others were up to 7 percent
+slower than fewer blocks of more warps, which the estimate does not see (layernorm 1480 × 90711
+bfloat16 in 16 of them 90 percent of a copy, in 8 of four warps 96; 14223 × 9437 in 4, of 5 tiles,
+92, in 2 of four warps 99)."""
 SLOTS = (1, 2)
 """Rows of a block on their way to shared memory."""
 MOST_TILES = 13
@@ -39,25 +44,25 @@ RESERVED_BYTES = 1024
 """Of shared memory, for each block (CUDA C++ Programming Guide, compute capability 8 on)."""
 SHARE = 0.87
 """Of the bandwidth, that is reached if nothing else takes time."""
-LOAD_SECONDS, ELEMENT_SECONDS, TELLING_SECONDS = 0.83e-6, 6.3e-9, 1.9e-9
+LOAD_SECONDS, ELEMENT_SECONDS, TELLING_SECONDS = 0.77e-6, 7.5e-9, 2.1e-9
 """How long a block waits for its part of a row if one is on its way, in half of which two are; and
 for each element of a thread and each warp of the cluster, which tells all others what it found."""
-INSTRUCTIONS, EACH, EACH_MEAN = 340, 3.0, 7.7
+INSTRUCTIONS, EACH, EACH_MEAN = 370, 3.0, 7.6
 """Instructions of a thread for a row, for each of its elements, and for those of half precision of
 which there is a mean."""
 ISSUE = 0.57e-9
 """Seconds of a quarter of a multiprocessor for an instruction of a warp."""
-SMOOTHNESS = 3.2
+SMOOTHNESS = 3.4
 """How sharply the longest of these decides, and the transfers."""
 NEIGHBOURS = 18
 """Multiprocessors among which the blocks of a cluster have to find room (a GPC of an H200 whose
 multiprocessors all work); what is left over runs nothing."""
-ALONE = 0.014
+ALONE = 0.015
 """What it costs that a multiprocessor has one such block; of several, their share of it."""
-UNDER_WAY, BEYOND = 90e3, 0.022
+UNDER_WAY, BEYOND = 90e3, 0.021
 """Bytes of rows that a multiprocessor has under way from which on more of them are slower, and what
-each 100 KB more cost. All these constants fit 514 launches of 53 problems: those that they put
-first take 0.5 percent more time than the best on average, and 2.7 at most (H200, triton 3.6,
+each 100 KB more cost. All these constants fit 459 launches of 54 problems: those that they put
+first take 0.5 percent more time than the best on average, and 2.1 at most (H200, triton 3.6,
 2026-11-29)."""
 FEW_THREADS, FEW_TILES, FEW_REGISTERS = 256, 6, 128
 """Of blocks of which a multiprocessor has one, where there are few rows: their tiles, at most, and
@@ -118,6 +123,8 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Blocks, float]]:
             "cluster", threads, tile=tile, align=align, tiles=tiles, parts=parts, stages=slots
         )
         shared = shared_bytes(problem, kept)
+        if warps == WARPS[0] and (parts > SMALL_PARTS or tiles not in SMALL_TILES):
+            continue
         if tiles > MOST_TILES or shared > target.shared_bytes_per_block_optin:
             continue
         room = min(
