@@ -39,7 +39,9 @@ def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan)
     parts = max((int(step.constants.get("PARTS") or 1) for step in plan.launches), default=1)
     if "words" in named:
         apart = max(int(step.constants.get("APART") or parts) for step in plan.launches)
-        words = torch.empty(problem.rows * apart, dtype=torch.int64, device=x.device)
+        counts = any(step.constants.get("QUEUE") for step in plan.launches)
+        size = 1 if counts else problem.rows * apart
+        words = torch.empty(size, dtype=torch.int64, device=x.device)
         buffers |= {"words": words, "word_count": words.numel()}
     if "partial" in named:
         buffers["count"] = _partial_sums(plan)

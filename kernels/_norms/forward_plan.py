@@ -197,7 +197,8 @@ def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> Launc
     used = {name for step in steps for name in step.arguments}
     workspace = 4 * problem.rows * blocks.parts if "partial" in used else 0
     if "words" in used:
-        workspace = 8 * problem.rows * words_apart(blocks.parts)
+        words = 1 if blocks.variant == "cluster" else problem.rows * words_apart(blocks.parts)
+        workspace = 8 * words
     if "unshifted" in used:
         copies = vector(problem) * (2 if has_mean(problem) else 1)
         workspace += copies * _weight_width(problem) * ITEM_BYTES[problem.dtype]

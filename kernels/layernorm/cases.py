@@ -10,6 +10,7 @@ from perfcli.model import Case, Problem
 from ..rmsnorm.cases import (
     BACKWARD,
     BACKWARD_SIZES,
+    CLUSTERED,
     DATA,
     PLANNED_ROWS,
     RING_SIZES,
@@ -56,8 +57,13 @@ def _forward() -> list[Case]:
         for size in PLANNED_ROWS
     ]
     cases += [
+        Case(Problem(operation, *size), "cluster")
+        for operation in ("layernorm", "layernorm-residual")
+        for size in CLUSTERED
+    ]
+    cases += [
         Case(Problem("layernorm", 8, 1023), variant, data)
-        for variant in (*FORWARD, "peeled")
+        for variant in (*FORWARD, "peeled", "cluster")
         for data in DATA
     ]
     cases += [

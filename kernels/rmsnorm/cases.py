@@ -42,6 +42,16 @@ PLANNED_ROWS = (
 )
 """Planned: two rows to a program; weights that are shifted, and loaded from the start; rows of
 small problems, which are read as they lie, in one program and in several."""
+CLUSTERED = (
+    (700, 20001, "bfloat16"),
+    (500, 17000, "float16"),
+    (300, 40004, "float32"),
+    (2000, 6387, "bfloat16"),
+    (6, 30941, "bfloat16"),
+    (40, 1023, "float16"),
+)
+"""Many rows, which clusters take in turn, of odd and even widths, one of which starts between
+sectors of memory; a few, and short ones, which have one tile."""
 LONG = ((7, 50257), (3, 131072), (2, 262144))
 DATA: tuple[Data, ...] = (
     "large",
@@ -85,6 +95,7 @@ def _forward() -> list[Case]:
     ]
     cases += [Case(Problem("rmsnorm", 8192, columns)) for columns in (192, 1024)]
     cases += [Case(Problem("rmsnorm", *size)) for size in PLANNED_ROWS]
+    cases += [Case(Problem("rmsnorm", *size), "cluster") for size in CLUSTERED]
     cases.append(Case(Problem("rmsnorm", 199, 1128, "float16", settings={"eps": 1e-3})))
     return cases
 
@@ -102,6 +113,7 @@ def _residual() -> list[Case]:
     ] + [
         Case(Problem("rmsnorm-residual", 37, 1023), "peeled"),
         Case(Problem("rmsnorm-residual", 37, 1128), "tma"),
+        *(Case(Problem("rmsnorm-residual", *size), "cluster") for size in CLUSTERED),
     ]
 
 
@@ -123,7 +135,7 @@ def _special() -> list[Case]:
     """Return cases whose values, layouts and sizes are not as usual."""
     forward = [
         Case(Problem("rmsnorm", 8, 1023), variant, data)
-        for variant in ("two-read", "full-tile", "register-tiled", "peeled", "cooperative", "split")
+        for variant in (*FORWARD, "peeled", "cluster")
         for data in DATA
     ]
     backward = [
