@@ -403,9 +403,9 @@ def _sizes(problem: Problem, few: bool) -> tuple[tuple[int, int, int], ...]:
     four of 512 92, eight of 256 98; layernorm-residual 6984 × 19220 in two blocks 86, ten of 256
     94 to 96; rmsnorm 9309 × 14419 in four of 512 93, eight of 256 97; 2026-11-29: layernorm
     31866 × 4212 in five of 128 96, nine of 64 98; 60760 × 2209 in five of 64 with 96 registers 91,
-    with any number 97, 48000 × 2801 in six 94 and 96; 12000 × 11003 in six of 256 88, eleven of 128 92,
-    with a residual in three of 512 91, six of 256 96; 5752 × 23336 in six of 512 94, twelve of 256
-    98). A row of RMS norm that starts at 16 bytes is faster in one block of 512 or 1024 threads
+    with any number 97, 48000 × 2801 in six 94 and 96; 12000 × 11003 in six of 256 88, eleven of 128
+    92, with a residual in three of 512 91, six of 256 96; 5752 × 23336 in six of 512 94, twelve of
+    256 98). A row of RMS norm that starts at 16 bytes is faster in one block of 512 or 1024 threads
     than in several blocks (5752 × 23336 102 instead of 98.5, 2672 × 50240 102 instead of 99, 2048 ×
     65536 97.6 instead of 96.1).
     """

@@ -9,7 +9,15 @@ from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
-from .._elements import ITEM_BYTES, lanes_of, row_bytes, vector, widest_alignment, without_gap
+from .._elements import (
+    ITEM_BYTES,
+    MORE_REGISTERS,
+    lanes_of,
+    row_bytes,
+    vector,
+    widest_alignment,
+    without_gap,
+)
 from .blocks import (
     Blocks,
     _round_up,
@@ -135,15 +143,16 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Blocks, float]]:
         for per_sm in range(1, room + 1):
             registers = target.registers_per_sm // (threads * per_sm)
             registers = min(registers // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
-            if registers < needed_registers(problem, kept):
+            if registers < needed_registers(problem, target, kept):
                 break
             found = replace(kept, per_sm=per_sm, most_registers=registers)
             yield found, estimate_efficiency(problem, target, found)
 
 
-def needed_registers(problem: Problem, blocks: Blocks) -> int:
+def needed_registers(problem: Problem, target: Target, blocks: Blocks) -> int:
     """Return about how many registers a thread needs without spills."""
     own = REGISTERS_HALF if ITEM_BYTES[problem.dtype] == 2 else REGISTERS
+    own += MORE_REGISTERS * (target.capability != (9, 0))
     return own + REGISTERS_RESIDUAL * has_residual(problem) + 4 * blocks.tiles
 
 
