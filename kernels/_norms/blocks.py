@@ -38,7 +38,8 @@ class Blocks:
     tile: int = 0
     """Columns that are loaded at a time; 0: the whole row, padded to a power of two."""
     align: int = 0
-    """Elements from one place where lanes of a gradient's row may begin to the next; 0: forward."""
+    """Elements from one place where lanes of a gradient's row, or of a cluster's, may begin to the
+    next; 0: all others."""
     tiles: int = 1
     """Such tiles per program that are kept in registers."""
     parts: int = 1
@@ -46,7 +47,7 @@ class Blocks:
     groups: int = 0
     """Of a ring: groups of so many programs that take rows at the same time."""
     stages: int = 1
-    """Pipeline stages of the loop over rows."""
+    """Pipeline stages of the loop over rows; of a cluster, its rows on their way."""
     per_sm: int = 0
     """Programs per multiprocessor that share all rows; 0: one program for each tile of rows."""
     narrow: bool = False
@@ -119,7 +120,7 @@ def registers(problem: Problem, blocks: Blocks) -> int:
             return OWN_EARLY + words * (2 + has_residual(problem))
         return OWN_TILED + words
     if blocks.variant == "cluster":
-        return 0
+        return blocks.most_registers
     if blocks.variant in ("two-read", "split"):
         return OWN_REGISTERS + 2 * kept
     return OWN_REGISTERS + kept + (kept // 2 if half else kept)

@@ -104,14 +104,15 @@ ONE_BLOCK_BYTES = 64 * KIB
 """Row bytes beyond which each of a few rows has several blocks."""
 PAST_L1_FROM = 8 * KIB
 """Row bytes: of shorter rows, L1 holds weights for all ways in which they start."""
-CLUSTER_FROM, SHIFTED_FROM = 32 * KIB, 11 * KIB
+CLUSTER_FROM, SHIFTED_FROM, WIDEST_FROM = 32 * KIB, 11 * KIB, 113 * KIB
 """Row bytes from which rows are cut among clusters, which keep weights, though one block could keep
 them: those of layer norm and those of RMS norm that start between multiples of 16 bytes, without a
-residual; and those of layer norm that start so, whose weights take longest from L2 (H200,
-2026-11-29, bfloat16, percent of a copy, one block and a cluster: layernorm 5752 × 23336 98.8 and
-99.3, with a residual 95.7 and 100.8; 12000 × 11003 with a residual 99.5 and 97.7; rmsnorm 6710 ×
-20003 97.7 and 99.0, 9309 × 14419 99.7 and 98.5; layernorm 23000 × 5835 95.8 and 97.9, 26000 × 5163
-96.1 and 95.2, 12000 × 5593 float32 97.2 and 98.3)."""
+residual; those of layer norm that start so, whose weights take longest from L2; and those of RMS
+norm that take more than seven tiles of 1024 threads (H200, 2026-11-29, bfloat16, percent of a copy,
+one block and a cluster: layernorm 8192 × 28672 99.3 and 99.7, with a residual 97.1 and 100.4; 12000
+× 11003 with a residual 99.5 and 97.7; rmsnorm 6710 × 20003 97.7 and 99.0, 9309 × 14419 99.7 and
+98.5; layernorm 23000 × 5835 95.8 and 97.9, 26000 × 5163 96.1 and 95.2, 12000 × 5593 float32 97.2
+and 98.3; rmsnorm 2247 × 59752 in one block 93.3, 2410 × 55711 in a cluster 100.4)."""
 BLOCKS_PER_SM = 2
 """Fewer blocks than this per multiprocessor leave some of its bandwidth unused."""
 MOST_PARTS = 1024
@@ -236,7 +237,9 @@ def _clusters_from(problem: Problem) -> float:
     if has_mean(problem):
         shifts = _peels(problem) and not has_residual(problem)
         return SHIFTED_FROM if shifts else CLUSTER_FROM
-    return CLUSTER_FROM if _peels(problem) and not has_residual(problem) else inf
+    if has_residual(problem):
+        return inf
+    return CLUSTER_FROM if _peels(problem) else WIDEST_FROM
 
 
 def _cluster(problem: Problem, target: Target) -> tuple[Blocks, str]:

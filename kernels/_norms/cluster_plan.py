@@ -41,6 +41,7 @@ bfloat16 in 16 of them 90 percent of a copy, in 8 of four warps 96; 14223 × 943
 SLOTS = (1, 2)
 """Rows of a block on their way to shared memory."""
 MOST_TILES = 13
+"""More were slower than larger clusters or blocks, up to 15 percent, or spilled."""
 REGISTERS, REGISTERS_HALF, REGISTERS_RESIDUAL = 60, 72, 20
 """Of a thread apart from its words, without spills, which are slow here: shared memory leaves L1
 little room (ptxas 12.8, sm_90)."""
