@@ -19,7 +19,7 @@ from triton.experimental.gluon import language as gl
 from .words import WARP_WORDS, add_pairs, lanes_for, row_at, words_of
 
 _LOAD_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4))
-COPY_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4 + ("l",) * 4 + ("r",) * 4))
+_COPY_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 4 + ("l",) * 4 + ("r",) * 4))
 
 
 @gluon.jit
@@ -79,7 +79,7 @@ def _load_assembly(offset):
 
 
 @gluon.constexpr_function
-def copy_assembly(to, at, keep):
+def _copy_assembly(to, at, keep):
     """Start to copy the vector at $8 to shared memory, or zeros where $12 is 0 instead of 16; L2
     evicts it last if ``keep`` says so."""
     if not keep:
@@ -175,18 +175,21 @@ def find_sources(
 def fetch_tile(
     to, sources, tile: gl.constexpr, present, left, layout: gl.constexpr, TILES: gl.constexpr,
     SURE: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr, KEEP: gl.constexpr,
+    BLOCKS: gl.constexpr = 1,
 ):  # fmt: skip
     """Start to copy a tile of a row of each tensor into a slot; zeros behind the ``left`` bytes of
-    the program's part, and for a row that is not there."""
+    the program's part, and for a row that is not there. ``BLOCKS``: of a cluster, whose tiles have
+    so many warps of each."""
     TILE: gl.constexpr = WARPS * WARP_WORDS * 4
-    at = (words_of(tile, layout, WARPS) >> 2) * 16
+    at = (words_of(tile, layout, WARPS * BLOCKS) >> 2) * 16
     inside = present & (at >= 0)
-    if (tile + 1) * WARPS * WARP_WORDS * HALVES > SURE:
+    if (tile + 1) * WARPS * BLOCKS * WARP_WORDS * HALVES > SURE:
         inside = inside & (at < left)
     for which in gl.static_range(len(sources)):
         gl.inline_asm_elementwise(
-            copy_assembly((which * TILES + tile) * TILE, tile * TILE, KEEP), COPY_OPERANDS,
-            [to, sources[which], gl.where(inside, 16, 0)], dtype=gl.int32, is_pure=False, pack=4,
+            _copy_assembly((which * TILES + tile) * TILE, tile * TILE * BLOCKS, KEEP),
+            _COPY_OPERANDS, [to, sources[which], gl.where(inside, 16, 0)],
+            dtype=gl.int32, is_pure=False, pack=4,
         )  # fmt: skip
 
 
@@ -194,12 +197,16 @@ def fetch_tile(
 def fetch(
     to, tensors, row, rows, part, left, layout: gl.constexpr, TILES: gl.constexpr,
     STRIDE: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
-    ALIGN: gl.constexpr, HALVES: gl.constexpr, KEEP: gl.constexpr,
+    ALIGN: gl.constexpr, HALVES: gl.constexpr, KEEP: gl.constexpr, BLOCKS: gl.constexpr = 1,
 ):  # fmt: skip
-    """Start to copy a row of each tensor into a slot."""
-    sources = find_sources(tensors, row, rows, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES)
+    """Start to copy a row of each tensor into a slot; ``BLOCKS`` as in ``fetch_tile``."""
+    sources = find_sources(
+        tensors, row, rows, part, layout, STRIDE, CHUNK, WARPS * BLOCKS, ALIGN, HALVES
+    )
     for tile in gl.static_range(TILES):
-        fetch_tile(to, sources, tile, row < rows, left, layout, TILES, SURE, WARPS, HALVES, KEEP)
+        fetch_tile(
+            to, sources, tile, row < rows, left, layout, TILES, SURE, WARPS, HALVES, KEEP, BLOCKS
+        )
     commit()
 
 

@@ -222,22 +222,6 @@ def ends_of_row(
 
 
 @gluon.jit
-def load_tile(
-    tensor, row, left, tile: gl.constexpr, other: gl.constexpr, layout: gl.constexpr,
-    COLUMNS: gl.constexpr, STRIDE: gl.constexpr, WARPS: gl.constexpr, ALIGN: gl.constexpr,
-    HALVES: gl.constexpr, KEEP: gl.constexpr,
-):  # fmt: skip
-    """Return a tile of a row; ``other`` behind its ``left`` bytes."""
-    word = words_of(tile, layout, WARPS)
-    at = row_at(tensor, row, STRIDE, ALIGN, HALVES) + word
-    if (tile + 1) * WARPS * WARP_WORDS * HALVES > COLUMNS:
-        inside = (word >> 2) * 16 < left
-        return gl.load(at, mask=inside, other=other, eviction_policy=KEEP)
-    else:
-        return gl.load(at, eviction_policy=KEEP)
-
-
-@gluon.jit
 def load_row(
     tensor, row, left, other: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
     STRIDE: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr, ALIGN: gl.constexpr,
@@ -246,11 +230,13 @@ def load_row(
     """Return the tiles of a row; ``other`` behind its ``left`` bytes."""
     found = ()
     for tile in gl.static_range(TILES):
-        found = found + (
-            load_tile(
-                tensor, row, left, tile, other, layout, COLUMNS, STRIDE, WARPS, ALIGN, HALVES, KEEP
-            ),
-        )
+        word = words_of(tile, layout, WARPS)
+        at = row_at(tensor, row, STRIDE, ALIGN, HALVES) + word
+        if (tile + 1) * WARPS * WARP_WORDS * HALVES > COLUMNS:
+            inside = (word >> 2) * 16 < left
+            found = found + (gl.load(at, mask=inside, other=other, eviction_policy=KEEP),)
+        else:
+            found = found + (gl.load(at, eviction_policy=KEEP),)
     return found
 
 

@@ -112,6 +112,8 @@ def registers(problem: Problem, blocks: Blocks) -> int:
     other kernels keep what they widened to fp32, and the weights of one tile. A tiled row's
     residual is added before anything else takes registers, but for weights that are loaded early.
     """
+    if blocks.variant == "cluster":  # as its planner has counted
+        return blocks.most_registers
     kept = _elements_per_thread(problem, blocks)
     half = ITEM_BYTES[problem.dtype] == 2
     if blocks.variant in TILED:
@@ -119,8 +121,6 @@ def registers(problem: Problem, blocks: Blocks) -> int:
         if blocks.early:
             return OWN_EARLY + words * (2 + has_residual(problem))
         return OWN_TILED + words
-    if blocks.variant == "cluster":
-        return blocks.most_registers
     if blocks.variant in ("two-read", "split"):
         return OWN_REGISTERS + 2 * kept
     return OWN_REGISTERS + kept + (kept // 2 if half else kept)

@@ -104,7 +104,7 @@ ONE_BLOCK_BYTES = 64 * KIB
 """Row bytes beyond which each of a few rows has several blocks."""
 PAST_L1_FROM = 8 * KIB
 """Row bytes: of shorter rows, L1 holds weights for all ways in which they start."""
-CLUSTER_FROM, SHIFTED_FROM, WIDEST_FROM = 32 * KIB, 11 * KIB, 113 * KIB
+CLUSTER_FROM, SHIFTED_FROM, WIDEST_FROM = 32 * KIB, 11 * KIB, 112 * KIB + 1
 """Row bytes from which rows are cut among clusters, which keep weights, though one block could keep
 them: those of layer norm and those of RMS norm that start between multiples of 16 bytes, without a
 residual; those of layer norm that start so, whose weights take longest from L2; and those of RMS
@@ -177,19 +177,20 @@ def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
     Inputs of large problems are read as if they were needed again, and outputs written as if they
     were not, which is worth up to 4 points of a copy (H200, 2026-11-29, bfloat16, percent of a
     copy: rmsnorm 32768 × 4096 100 and 102, 12000 × 11003 97.5 and 98.9, with a residual 97 and 101,
-    layernorm 8192 × 16384 95.5 and 96.7). There are two exceptions, both without a residual. Parts
-    of rows are read as usual (layernorm 968 × 138775 87 instead of 86). Rows of layer norm that
-    start between multiples of 16 bytes take their weights from L2 in turn with themselves: from
+    layernorm 8192 × 16384 95.5 and 96.7; by clusters that keep weights, 968 × 138775 94 and 96).
+    There are two exceptions, both without a residual and without clusters. Parts of rows are read
+    as usual (layernorm 968 × 138775 87 instead of 86). Rows of layer norm that start between
+    multiples of 16 bytes take their weights from L2 in turn with themselves: from
     ``PAST_L1_FROM`` bytes on they are read past L1, which then keeps weights (12000 × 11003 94
     instead of 93, 14223 × 9437 94.3 instead of 93.1), and shorter ones as usual.
     """
     matrices = 2 * (1 + has_residual(problem))
-    if blocks.variant == "cluster":
-        read, write = policies(problem, target, matrices)
-        return replace(blocks, read=read, write=write)
-    if blocks.variant not in TILED or sizes_of_l2(problem, target, matrices) <= 1:
+    cluster = blocks.variant == "cluster"
+    if not (cluster or blocks.variant in TILED) or sizes_of_l2(problem, target, matrices) <= 1:
         return blocks
     read, write = policies(problem, target, matrices)
+    if cluster:
+        return replace(blocks, read=read, write=write)
     if not has_residual(problem) and blocks.parts > 1:
         read = ""
     elif not has_residual(problem) and has_mean(problem) and _peels(problem):
@@ -201,7 +202,7 @@ def _with_policies(problem: Problem, target: Target, blocks: Blocks) -> Blocks:
 def _forward_blocks(problem: Problem, target: Target, clusters: bool) -> tuple[Blocks, str]:
     if (short := _short(problem, target)) is not None:
         return short, f"short rows, {short.rows} to a block"
-    if clusters and _few_rows(problem, target):
+    if clusters and _few_rows(problem, target):  # in parts they are as fast if a thread has more
         found = cluster_plan.few(problem, target)
         if found is not None:
             return found, f"few rows, a cluster of {found.parts} blocks for each"
@@ -293,12 +294,12 @@ def _short(problem: Problem, target: Target) -> Blocks | None:
     more share the fewest threads that keep them (the same day: rmsnorm 2048 × 512 bfloat16 4.4 µs
     instead of 4.9, layernorm 4096 × 1024 8.4 instead of 9.3).
     """
-    padded, most, threads = padded_columns(problem), SHORT_ELEMENTS, 64
+    padded, threads = padded_columns(problem), 64
     blocks = BUSY_BLOCKS * target.sm_count
     beyond = sizes_of_l2(problem, target, 1) > 1
-    if padded > most or problem.rows < blocks or not _rows_are_aligned(problem):
+    if padded > SHORT_ELEMENTS or problem.rows < blocks or not _rows_are_aligned(problem):
         return None
-    if has_mean(problem) and beyond and padded == most:
+    if has_mean(problem) and beyond and padded == SHORT_ELEMENTS:
         tile = target.warp_size * vector(problem)
         filled = problem.columns / _round_up(problem.columns, tile)
         half = ITEM_BYTES[problem.dtype] == 2

@@ -12,9 +12,10 @@ in ``_gluon.words``): a block has those of its lanes from ``ALIGN`` columns befo
 next to each other, in one plane, and a word of an odd lead is put together from two.
 
 With ``QUEUE``, a cluster takes its rows from a counter, which starts at zero: how many clusters the
-device has room for at the same time, no plan knows. The first block asks for the next row before it
-reads one, and tells the others with what its first warp has found of that. Without, each cluster
-has one row.
+device has room for at the same time, no plan knows. Its first rows are ``SLOTS`` + 1 that follow
+one another. Then its first block asks for one more before it reads one, and tells the others with
+what its first warp has found of that. A cluster's numbers only grow: where one is beyond the rows,
+so are all after it. Without ``QUEUE``, each cluster has one row.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .._gluon.cluster import (
     send_row,
     take_rows,
 )
-from .._gluon.streaming import COPY_OPERANDS, commit, copy_assembly, load, wait
+from .._gluon.streaming import fetch, load, wait
 from .._gluon.words import (
     WARP_WORDS,
     add,
@@ -55,8 +56,8 @@ from .._gluon.words import (
 )
 
 LINE = gl.constexpr(128)
-"""Bytes at multiples of which slots begin: at others than those of 32, copies to shared memory take
-a tenth more time of everything (H200, 2026-11-29)."""
+"""Slots begin at multiples of so many bytes. Where they began at odd multiples of 16, the whole
+kernel took a tenth more time (H200, 2026-11-29)."""
 _LOAD_OPERANDS = gl.constexpr(",".join(("=&r",) * 4 + ("r",) * 20))
 _STORE_OPERANDS = gl.constexpr(",".join(("=r",) * 4 + ("r",) * 12))
 
@@ -252,11 +253,12 @@ def _lead(row, STRIDE: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr):
 
 @gluon.jit
 def _left(
-    row, lead, rows, COLUMNS: gl.constexpr, VECTOR: gl.constexpr, HALVES: gl.constexpr
+    row, COLUMNS: gl.constexpr, STRIDE: gl.constexpr, VECTOR: gl.constexpr, ALIGN: gl.constexpr,
+    PEEL: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Return the bytes of a row and its lead in whole vectors; none of a row that is not there."""
-    left = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR * (4 // HALVES)
-    return gl.where(row < rows, left, 0)
+    """Return the bytes of a row and its lead, in whole vectors."""
+    lanes = _lead(row, STRIDE, ALIGN, PEEL) + COLUMNS
+    return (lanes + VECTOR - 1) // VECTOR * VECTOR * (4 // HALVES)
 
 
 @gluon.jit
@@ -363,33 +365,6 @@ def _finish(
         )  # fmt: skip
 
 
-@gluon.jit
-def _fetch(
-    tensors, slot, row, rows, layout: gl.constexpr, COLUMNS: gl.constexpr, STRIDE: gl.constexpr,
-    TILES: gl.constexpr, WARPS: gl.constexpr, ALL: gl.constexpr, VECTOR: gl.constexpr,
-    ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr, KEEP: gl.constexpr,
-):  # fmt: skip
-    """Start to copy a row of each tensor into a slot of shared memory, of which each thread reads
-    what it has copied; zeros behind the row, and instead of one that is not there."""
-    present = row < rows
-    at = gl.where(present, row, 0)
-    left = _left(row, _lead(row, STRIDE, ALIGN, PEEL), rows, COLUMNS, VECTOR, HALVES)
-    for which in gl.static_range(len(tensors)):
-        source = row_at(tensors[which], at, STRIDE, ALIGN, HALVES)
-        source = (source + (words_of(0, layout, ALL) >> 2 << 2)).to(gl.int64)
-        for tile in gl.static_range(TILES):
-            if (tile + 1) * ALL * WARP_WORDS * HALVES > COLUMNS:
-                inside = (words_of(tile, layout, ALL) >> 2) * 16 < left
-            else:
-                inside = present & (slot >= 0)
-            gl.inline_asm_elementwise(
-                copy_assembly((which * TILES + tile) * WARPS * 512, tile * ALL * 512, KEEP),
-                COPY_OPERANDS, [slot, source, gl.where(inside, 16, 0)],
-                dtype=gl.int32, is_pure=False, pack=4,
-            )  # fmt: skip
-    commit()
-
-
 @gluon.jit(do_not_specialize=["rows"])
 def norm_cluster(
     x,
@@ -436,7 +411,7 @@ def norm_cluster(
     memory = open_mailboxes(WARPS, BLOCKS, 2 if QUEUE else 1, BEFORE, QUEUE)
     mailboxes = memory + BEFORE
     tensors = (x, residual) if RESIDUAL else (x,)
-    slot = _per_thread(memory + WEIGHTS + _vectors(layout, WARPS, BLOCKS) * 16)
+    slot = memory + WEIGHTS + _vectors(layout, WARPS, BLOCKS) * 16
     await_previous(OVERLAP)
     row = gl.program_id(0)
     ahead = (rows,)
@@ -448,9 +423,10 @@ def norm_cluster(
         row = first_row(taken, mailboxes + 2 * MAILBOX, BLOCKS)
         ahead = ()
         for n in gl.static_range(SLOTS):
-            _fetch(
-                tensors, slot + n * SLOT, row + n, rows, layout, COLUMNS, STRIDE, TILES, WARPS, ALL,
-                VECTOR, ALIGN, PEEL, HALVES, KEEP,
+            at = _left(row + n, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
+            fetch(
+                _per_thread(slot + n * SLOT), tensors, row + n, rows, 0, at, layout, TILES, STRIDE,
+                0, COLUMNS, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
             )  # fmt: skip
             ahead = ahead + (row + (n + 1),)
     round = row * 0
@@ -464,7 +440,7 @@ def norm_cluster(
             for tile in gl.static_range(TILES):
                 kept = kept + (load(here, tile, WARPS, HALVES),)
         else:
-            left = _left(row, lead, rows, COLUMNS, VECTOR, HALVES)
+            left = _left(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
             kept = load_row(
                 x, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
             )
@@ -496,9 +472,11 @@ def norm_cluster(
                 tile_words = only_columns(tile_words, ends[tile][1], HALVES)
             own = own + (tile_words,)
         if QUEUE:
-            _fetch(
-                tensors, here, ahead[SLOTS - 1], rows, layout, COLUMNS, STRIDE, TILES, WARPS, ALL,
-                VECTOR, ALIGN, PEEL, HALVES, KEEP,
+            coming = ahead[SLOTS - 1]
+            left = _left(coming, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
+            fetch(
+                _per_thread(here), tensors, coming, rows, 0, left, layout, TILES, STRIDE, 0,
+                COLUMNS, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
             )  # fmt: skip
         if MEAN:
             first, second = _statistics_of_warps(

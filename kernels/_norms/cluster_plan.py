@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import pow
+from math import ceil, pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
+from .._clusters import (
+    BARRIER_BYTES,
+    ISSUE_SECONDS,
+    mailbox_bytes,
+    share_registers,
+    sizes,
+    why_none,
+)
 from .._elements import (
     ITEM_BYTES,
     MORE_REGISTERS,
@@ -29,11 +37,9 @@ from .blocks import (
     step,
 )
 
-BLOCKS, PORTABLE = (2, 4, 8, 16), 8
-"""Of a cluster. Every device that has clusters takes 8; an H200 takes 16."""
 WARPS = (2, 4, 8, 16)
 """Of a block."""
-SMALL_PARTS, SMALL_TILES = 8, range(6, 10)
+PARTS_OF_TWO_WARPS, TILES_OF_TWO_WARPS = 8, range(6, 10)
 """The most blocks of two warps that share a row, and their tiles. Others were up to 7 percent
 slower than fewer blocks of more warps, which the estimate does not see (layernorm 1480 × 90711
 bfloat16 in 16 of them 90 percent of a copy, in 8 of four warps 96; 14223 × 9437 in 4, of 5 tiles,
@@ -42,15 +48,11 @@ SLOTS = (1, 2)
 """Rows of a block on their way to shared memory."""
 MOST_TILES = 13
 """More were slower than larger clusters or blocks, up to 15 percent, or spilled."""
-REGISTERS, REGISTERS_HALF, REGISTERS_RESIDUAL = 60, 72, 20
+REGISTERS, REGISTERS_HALF, REGISTERS_RESIDUAL, REGISTERS_MANY = 60, 72, 24, 8
 """Of a thread apart from its words, without spills, which are slow here: shared memory leaves L1
-little room (ptxas 12.8, sm_90)."""
-REGISTER_STEP, MOST_REGISTERS = 8, 255
-LINE, PAIR_BYTES, BARRIER_BYTES = 128, 8, 16
-"""Where in shared memory slots begin; what a mailbox has for each warp of the cluster, and besides:
-as in ``cluster``."""
-RESERVED_BYTES = 1024
-"""Of shared memory, for each block (CUDA C++ Programming Guide, compute capability 8 on)."""
+little room (ptxas 12.8, sm_90). With a residual and with ``MOST_TILES`` it takes more."""
+LINE = 128
+"""Bytes at multiples of which slots begin in shared memory, as in ``cluster``."""
 SHARE = 0.87
 """Of the bandwidth, that is reached if nothing else takes time."""
 LOAD_SECONDS, ELEMENT_SECONDS, TELLING_SECONDS = 0.77e-6, 7.5e-9, 2.1e-9
@@ -59,8 +61,6 @@ for each element of a thread and each warp of the cluster, which tells all other
 INSTRUCTIONS, EACH, EACH_MEAN = 370, 3.0, 7.6
 """Instructions of a thread for a row, for each of its elements, and for those of half precision of
 which there is a mean."""
-ISSUE = 0.57e-9
-"""Seconds of a quarter of a multiprocessor for an instruction of a warp."""
 SMOOTHNESS = 3.4
 """How sharply the longest of these decides, and the transfers."""
 NEIGHBOURS = 18
@@ -70,18 +70,23 @@ ALONE = 0.015
 """What it costs that a multiprocessor has one such block; of several, their share of it."""
 UNDER_WAY, BEYOND = 90e3, 0.021
 """Bytes of rows that a multiprocessor has under way from which on more of them are slower, and what
-each 100 KB more cost. All these constants fit 459 launches of 54 problems: those that they put
+each 100 KB more cost.
+
+All constants from ``SHARE`` on fit 459 launches of 54 problems of 256 MiB: those that they put
 first take 0.5 percent more time than the best on average, and 2.1 at most (H200, triton 3.6,
-2026-11-29)."""
+2026-11-29). Problems between 8 and 256 MiB were not timed."""
+MANY_ROUNDS = 4
+"""Rows of a cluster from which on it hardly matters that some have one more than others."""
 FEW_THREADS, FEW_TILES, FEW_REGISTERS = 256, 6, 128
-"""Of blocks of which a multiprocessor has one, where there are few rows: their tiles, at most, and
-registers with which two of them fit if clusters do not find room otherwise."""
+"""Of blocks of which a multiprocessor has one, where there are few rows: their tiles, at most, one
+less with a residual, and one less where registers hold less; and registers with which two of them
+fit if clusters do not find room otherwise."""
 
 
 def why_not(problem: Problem, target: Target) -> str:
     """Return why clusters cannot do it; "" if they can."""
-    if target.vendor != "nvidia" or target.capability < (9, 0):
-        return f"{target.name} has no clusters"
+    if reason := why_none(target):
+        return reason
     alike = (problem.stride - problem.columns) % vector(problem) == 0 or problem.rows == 1
     if not alike:
         return "rows of input and output do not lie alike"
@@ -97,26 +102,24 @@ def choose(problem: Problem, target: Target) -> tuple[Blocks, float]:
 
 
 def few(problem: Problem, target: Target) -> Blocks | None:
-    """Return blocks for a few rows, each of which has as many as there are multiprocessors for it;
-    None if a thread would have many tiles, or a row no more than one block."""
+    """Return blocks for a few rows: as many for each as there are multiprocessors for it, if its
+    threads have two tiles then. None if they would have many, or if there are too many rows for two
+    blocks each."""
     problem = without_gap(problem)
     align = _alignment(problem)
-    parts = max((n for n in _sizes(target) if problem.rows * n <= target.sm_count), default=0)
-    if not parts or why_not(problem, target):
+    most = FEW_TILES - has_residual(problem) - (target.capability != (9, 0))
+    fitting = [n for n in sizes(target) if problem.rows * n <= target.sm_count]
+    if not fitting or why_not(problem, target):
         return None
-    tile = FEW_THREADS * parts * vector(problem)
-    tiles = -(-lanes_of(problem, align) // tile)
-    if tiles > FEW_TILES:
+    lanes, wide = lanes_of(problem, align), FEW_THREADS * vector(problem)
+    parts = max((n for n in fitting if lanes > n * wide), default=fitting[0])
+    tiles = -(-lanes // (parts * wide))
+    if tiles > most:
         return None
     return Blocks(
-        "cluster", FEW_THREADS, tile=tile, align=align, tiles=tiles, parts=parts, per_sm=1,
+        "cluster", FEW_THREADS, tile=parts * wide, align=align, tiles=tiles, parts=parts, per_sm=1,
         most_registers=FEW_REGISTERS,
     )  # fmt: skip
-
-
-def _sizes(target: Target) -> tuple[int, ...]:
-    """Return how many blocks clusters may have."""
-    return BLOCKS if target.capability == (9, 0) else BLOCKS[: BLOCKS.index(PORTABLE) + 1]
 
 
 def ways(problem: Problem, target: Target) -> Iterator[tuple[Blocks, float]]:
@@ -124,7 +127,7 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Blocks, float]]:
     with about which share of the bandwidth it reaches."""
     problem = without_gap(problem)
     align = _alignment(problem)
-    for parts, warps, slots in product(_sizes(target), WARPS, SLOTS):
+    for parts, warps, slots in product(sizes(target), WARPS, SLOTS):
         threads = warps * target.warp_size
         tile = threads * parts * vector(problem)
         tiles = -(-lanes_of(problem, align) // tile)
@@ -132,18 +135,17 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Blocks, float]]:
             "cluster", threads, tile=tile, align=align, tiles=tiles, parts=parts, stages=slots
         )
         shared = shared_bytes(problem, kept)
-        if warps == WARPS[0] and (parts > SMALL_PARTS or tiles not in SMALL_TILES):
+        if warps == WARPS[0] and (parts > PARTS_OF_TWO_WARPS or tiles not in TILES_OF_TWO_WARPS):
             continue
         if tiles > MOST_TILES or shared > target.shared_bytes_per_block_optin:
             continue
         room = min(
-            target.shared_bytes_per_sm // (shared + RESERVED_BYTES),
+            target.shared_bytes_per_sm // (shared + target.reserved_shared_bytes_per_block),
             target.max_threads_per_sm // threads,
             target.max_blocks_per_sm,
         )
         for per_sm in range(1, room + 1):
-            registers = target.registers_per_sm // (threads * per_sm)
-            registers = min(registers // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
+            registers = share_registers(target, threads * per_sm)
             if registers < needed_registers(problem, target, kept):
                 break
             found = replace(kept, per_sm=per_sm, most_registers=registers)
@@ -154,6 +156,7 @@ def needed_registers(problem: Problem, target: Target, blocks: Blocks) -> int:
     """Return about how many registers a thread needs without spills."""
     own = REGISTERS_HALF if ITEM_BYTES[problem.dtype] == 2 else REGISTERS
     own += MORE_REGISTERS * (target.capability != (9, 0))
+    own += REGISTERS_MANY * (blocks.tiles == MOST_TILES)
     return own + REGISTERS_RESIDUAL * has_residual(problem) + 4 * blocks.tiles
 
 
@@ -163,16 +166,16 @@ def shared_bytes(problem: Problem, blocks: Blocks, queue: bool = True) -> int:
     warps, halves = blocks.threads // 32, 4 // ITEM_BYTES[problem.dtype]
     tile = warps * 512
     kept = tile
-    if _peels(problem):
+    if not _rows_are_aligned(problem):
         kept = 16 * (warps * 32 + blocks.align // halves // 4 + 1)
     kept = _round_up(blocks.tiles * kept * (1 + has_mean(problem)), LINE)
     slots = queue * blocks.stages * blocks.tiles * tile * (1 + has_residual(problem))
-    mailbox = blocks.parts * warps * PAIR_BYTES + BARRIER_BYTES
-    return _round_up(kept + slots + (1 + queue) * mailbox + queue * BARRIER_BYTES, LINE)
+    mailboxes = (1 + queue) * mailbox_bytes(warps, blocks.parts) + queue * BARRIER_BYTES
+    return _round_up(kept + slots + mailboxes, LINE)
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
-    """Return about which share of the bandwidth many rows reach."""
+    """Return about which share of the bandwidth is reached."""
     residual, warps = has_residual(problem), blocks.threads / target.warp_size
     moved = 2 * (1 + residual) * row_bytes(problem) / blocks.parts
     transfers = moved * target.sm_count / target.bandwidth
@@ -183,48 +186,54 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     waits += TELLING_SECONDS * blocks.parts * warps
     fitting = NEIGHBOURS * blocks.per_sm // blocks.parts * blocks.parts
     busy = fitting / (NEIGHBOURS * blocks.per_sm)
-    besides = instructions * warps / 4 * ISSUE / busy, waits / blocks.per_sm / busy
+    besides = instructions * warps / 4 * ISSUE_SECONDS / busy, waits / blocks.per_sm / busy
     longest = transfers / SHARE, *besides
     took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)
     rows_under_way = 1 + blocks.stages * (1 + residual)
     under_way = blocks.per_sm * blocks.tiles * blocks.threads * 16 * rows_under_way
     beyond = BEYOND * max(0.0, under_way - UNDER_WAY) / 1e5
-    return transfers / took / (1 + ALONE / blocks.per_sm + beyond)
+    reached = transfers / took / (1 + ALONE / blocks.per_sm + beyond)
+    rounds = problem.rows / clusters_at_once(target, blocks)
+    return reached * rounds / ceil(rounds) if 0 < rounds < MANY_ROUNDS else reached
 
 
-def _peels(problem: Problem) -> bool:
-    return not _rows_are_aligned(problem)
+def clusters_at_once(target: Target, blocks: Blocks) -> int:
+    """Return how many clusters a device has room for, if nothing is left over."""
+    return max(1, blocks.per_sm * target.sm_count // blocks.parts)
 
 
 def _alignment(problem: Problem) -> int:
     """Return from which multiples of elements lanes are counted: from a row's own start if it is
     aligned, so that weights need no shift."""
-    return widest_alignment(problem) if _peels(problem) else vector(problem)
+    return vector(problem) if _rows_are_aligned(problem) else widest_alignment(problem)
 
 
 def launches(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     """Return the launches: where there are more rows than clusters at a time, the counter from
     which these take rows is set to zero first."""
     problem = without_gap(problem)
-    clusters = max(1, blocks.per_sm * target.sm_count // blocks.parts)
+    clusters = clusters_at_once(target, blocks)
     queue = problem.rows > clusters
     tensors, absent = pointers(problem)
     given, missing = names({"words": queue})
-    overlaps, slots = target.overlaps_launches, blocks.stages if queue else 1
+    overlaps = target.overlaps_launches
+    # A cluster takes its first rows at once, and a few rows are not to go to a few clusters.
+    slots = blocks.stages if problem.rows >= (blocks.stages + 1) * clusters else 1
     made = step(
         problem, target, blocks, "norm_cluster", (min(clusters, problem.rows), 1, 1),
         f"{tensors} {given} rows eps", f"{absent} {missing}",
         COLUMNS=problem.columns, STRIDE=problem.stride, TILES=blocks.tiles,
         WARPS=blocks.threads // 32, BLOCKS=blocks.parts, VECTOR=vector(problem),
-        ALIGN=blocks.align, PEEL=_peels(problem), HALVES=4 // ITEM_BYTES[problem.dtype],
-        RESIDUAL=has_residual(problem), MEAN=has_mean(problem), QUEUE=queue, SLOTS=slots,
-        KEEP=blocks.read, DROP=blocks.write, OVERLAP=overlaps,
+        ALIGN=blocks.align, PEEL=not _rows_are_aligned(problem),
+        HALVES=4 // ITEM_BYTES[problem.dtype], RESIDUAL=has_residual(problem),
+        MEAN=has_mean(problem), QUEUE=queue, SLOTS=slots, KEEP=blocks.read, DROP=blocks.write,
+        OVERLAP=overlaps,
     )  # fmt: skip
     made = replace(
         made,
         cluster=blocks.parts,
         maxnreg=blocks.most_registers,
-        shared_bytes=shared_bytes(problem, blocks, queue),
+        shared_bytes=shared_bytes(problem, replace(blocks, stages=slots), queue),
         overlaps=overlaps,
     )
     if not queue:

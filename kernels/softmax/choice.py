@@ -64,15 +64,6 @@ def matrices_of(problem: Problem) -> int:
     return inputs_of(problem) + (problem.operation != LOSS)
 
 
-REGISTER_STEP, MOST_REGISTERS = 8, 255
-"""Of a thread: they are given out in such steps (CUDA occupancy calculator)."""
-
-
-def share_registers(target: Target, threads: int) -> int:
-    """Return a thread's registers where so many share a multiprocessor."""
-    return min(target.registers_per_sm // threads // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
-
-
 def policies(problem: Problem, target: Target) -> tuple[str, str]:
     """Return where what is read and what is written goes in the order of eviction.
 

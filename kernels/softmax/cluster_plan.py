@@ -8,41 +8,44 @@ from math import ceil, pow
 
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
+from .._clusters import (
+    ISSUE_SECONDS,
+    MOST_REGISTERS,
+    REGISTER_STEP,
+    mailbox_bytes,
+    share_registers,
+    sizes,
+    why_none,
+)
 from .._elements import ITEM_BYTES, lanes_of, row_bytes, vector, widest_alignment, without_gap
 from .choice import (
     BACKWARD,
     LOSS,
     LOSS_GRADIENT,
-    MOST_REGISTERS,
-    REGISTER_STEP,
     Choice,
     inputs_of,
     is_congruent,
     matrices_of,
     pointers,
     policies,
-    share_registers,
 )
 
-BLOCKS, PORTABLE = (2, 4, 8, 16), 8
-"""Of a cluster. Every device that has clusters takes 8; an H200 takes 16."""
 WARPS = (4, 8)
 """Of a block. The blocks of a cluster start when there is room for all of them, so many small ones
 leave less of a multiprocessor empty."""
-PAIR_BYTES, BARRIER_BYTES = 8, 16
-"""What a block's shared memory has for each warp of the cluster, and besides."""
 MOST_ELEMENTS = 128
 """Of a thread and an input."""
 EXPONENTIALS, WORDS, LOSS_WORDS = 16, 40, 16
 """Registers of a thread apart from what it keeps: the exponentials of softmax, or words, which are
-used once by cross-entropy."""
+used once by cross-entropy. Of words, ptxas spills 2 to 12 of some widths, which are loaded once for
+a row: a block less on a multiprocessor would cost more (softmax 823 × 163272 bfloat16 with 8 of
+them 100.5 percent of a copy, 97.6 with none and exponentials kept)."""
 BLOCK_SECONDS, ELEMENT_SECONDS = 1.9e-6, 15e-9
 """How long a block takes besides its transfers, and for each element of a thread: it starts, waits
 for its row and for the other blocks, and ends."""
-INSTRUCTIONS, PEELING, EACH = 450, 50, 3.7
-"""Instructions of a thread, where rows start anywhere, and for each element."""
-ISSUE = 0.57e-9
-"""Seconds of a quarter of a multiprocessor for an instruction of a warp."""
+INSTRUCTIONS, PEELING, EACH, AGAIN = 450, 50, 3.7, 2.0
+"""Instructions of a thread, where rows start anywhere, for each element, and for an exponential
+that is computed twice."""
 SMOOTHNESS = 6.7
 """How sharply the longest of these decides, and the transfers."""
 ALONE = 0.045
@@ -62,8 +65,8 @@ without it 1.4 and 10 (the same day)."""
 
 def why_not(problem: Problem, target: Target) -> str:
     """Return why clusters cannot do it; "" if they can."""
-    if target.vendor != "nvidia" or target.capability < (9, 0):
-        return f"{target.name} has no clusters"
+    if reason := why_none(target):
+        return reason
     if problem.operation == LOSS_GRADIENT:
         return f"clusters do not compute {problem.operation}"
     if not is_congruent(problem):
@@ -84,9 +87,8 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
     wide, inputs = vector(problem), inputs_of(problem)
     align = widest_alignment(problem)
     keep, drop = policies(problem, target)
-    most = BLOCKS[-1] if target.capability == (9, 0) else PORTABLE
     again = ("no", "opaque") if problem.operation == "softmax" and wide == 8 else ("no",)
-    for blocks, warps, recompute in product((n for n in BLOCKS if n <= most), WARPS, again):
+    for blocks, warps, recompute in product(sizes(target), WARPS, again):
         threads = warps * target.warp_size
         tiles = -(-lanes_of(problem, align) // (threads * blocks * wide))
         needed = _registers(problem, tiles, recompute != "no")
@@ -101,7 +103,7 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
         moved = matrices_of(problem) * row_bytes(problem) / blocks
         transfers = moved * target.sm_count / target.bandwidth
         elements = inputs * tiles * wide
-        instructions = INSTRUCTIONS + EACH * elements
+        instructions = INSTRUCTIONS + (EACH + AGAIN * (recompute != "no")) * elements
         instructions += PEELING * _peels(problem, align)
         waits = BLOCK_SECONDS + ELEMENT_SECONDS * elements
         per_sm = problem.rows * blocks / target.sm_count
@@ -109,7 +111,7 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
         if few:
             waits += TELLING_SECONDS * blocks * warps
         at_once = max(1, ceil(per_sm)) if few else resident
-        longest = transfers, waits / at_once, instructions * warps / 4 * ISSUE
+        longest = transfers, waits / at_once, instructions * warps / 4 * ISSUE_SECONDS
         took = pow(sum(pow(each, SMOOTHNESS) for each in longest), 1 / SMOOTHNESS)
         reached = transfers / took * (per_sm / at_once if few else 1 - ALONE / resident)
         if problem.operation == LOSS:
@@ -127,7 +129,8 @@ def ways(problem: Problem, target: Target) -> Iterator[tuple[Choice, float]]:
             drop=drop,
             overlap=target.overlaps_launches,
             why=f"a row in {blocks} blocks of {threads} threads, {at_once} of them on a "
-            f"multiprocessor: about {reached:.0%} of the bandwidth",
+            f"multiprocessor{', exponentials twice' * (recompute != 'no')}: about {reached:.0%} of "
+            "the bandwidth",
         )
         yield found, reached
 
@@ -188,7 +191,7 @@ def launches(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         maxnreg=choice.maxnreg,
         overlaps=choice.overlap,
         cluster=choice.blocks,
-        shared_bytes=-(-(choice.blocks * choice.warps * PAIR_BYTES + BARRIER_BYTES) // 128) * 128,
+        shared_bytes=-(-mailbox_bytes(choice.warps, choice.blocks) // 128) * 128,
     )
     return (made,)
 

@@ -12,6 +12,7 @@ from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
+from .._clusters import REGISTER_STEP, share_registers
 from .._elements import ITEM_BYTES, MORE_REGISTERS, VECTOR_BYTES, matrix_bytes, row_bytes, vector
 from . import cluster_plan
 from .choice import (
@@ -20,7 +21,6 @@ from .choice import (
     LOSS,
     LOSS_GRADIENT,
     PARTS_PER_BLOCK,
-    REGISTER_STEP,
     STATISTIC_BYTES,
     TELLING,
     WORD_BYTES,
@@ -32,7 +32,6 @@ from .choice import (
     is_aligned,
     is_congruent,
     policies,
-    share_registers,
 )
 from .launches import BACKWARD_LAUNCHES, FORWARD_LAUNCHES
 
