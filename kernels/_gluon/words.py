@@ -233,7 +233,7 @@ def load_row(
         word = words_of(tile, layout, WARPS)
         at = row_at(tensor, row, STRIDE, ALIGN, HALVES) + word
         if (tile + 1) * WARPS * WARP_WORDS * HALVES > COLUMNS:
-            inside = (word >> 2) * 16 < left
+            inside = word // 4 * 16 < left  # seen to be the same for each vector, unlike a shift
             found = found + (gl.load(at, mask=inside, other=other, eviction_policy=KEEP),)
         else:
             found = found + (gl.load(at, eviction_policy=KEEP),)

@@ -127,7 +127,7 @@ def _vectors(layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
     """Return the number of each word's vector, of a tile of its block."""
     warp = gl.arange(0, WARPS * BLOCKS, gl.SliceLayout(1, layout))[:, None] % WARPS
     word = gl.arange(0, WARP_WORDS, gl.SliceLayout(0, layout))[None, :]
-    return (warp * WARP_WORDS + word) >> 2
+    return (warp * WARP_WORDS + word) // 4
 
 
 @gluon.jit
@@ -144,7 +144,7 @@ def _keep(
     to = memory + vector * (4 if PEEL else 16)
     at = row_at(tensor, gl.program_id(0) * 0, 0, ALIGN, HALVES)
     for tile in gl.static_range(TILES):
-        first = (words_of(tile, layout, WARPS * BLOCKS) >> 2) * 4
+        first = words_of(tile, layout, WARPS * BLOCKS) // 4 * 4
         for more in gl.static_range(2 if PEEL else 1):
             # Those that are before the block's lanes, and then as many at their end.
             begin = first + (more * WARPS * WARP_WORDS - BEFORE)

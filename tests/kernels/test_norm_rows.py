@@ -1,5 +1,6 @@
 """Rows of norms that are kept in registers: in which order they are loaded and stored, and how long
-ones are shared."""
+ones are shared. Of rows that clusters compute where there are some (``test_norm_cluster``), what is
+planned without them."""
 
 from __future__ import annotations
 
@@ -13,15 +14,20 @@ import pytest
 from perfcli.handwritten import compiling, describing
 from perfcli.loading import registry
 from perfcli.machine import targets
-from perfcli.model import KernelLaunch, Problem
+from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 from perfcli.model.kernel_work import LaunchToCompile
 
 H200 = targets.get("h200")
 
 
-def launch_of(problem: Problem, variant: str | None = None) -> KernelLaunch:
+def plan_of(problem: Problem, variant: str | None = None, target: Target = H200) -> LaunchPlan:
     family = registry.family(problem.operation.partition("-")[0])
-    return family.plan(problem, H200, variant).launches[-1]
+    made = family.plan(problem, target, variant)
+    return made.portable or made
+
+
+def launch_of(problem: Problem, variant: str | None = None) -> KernelLaunch:
+    return plan_of(problem, variant).launches[-1]
 
 
 def compile_to(form: str, launch: KernelLaunch, operation: str) -> str:
@@ -161,8 +167,7 @@ def test_long_rows_are_cut_into_the_parts_that_they_fill_best(
 )
 def test_caches_keep_what_is_needed_again(problem: Problem, read: str, write: str) -> None:
     """Whether or not the variant is asked for by name."""
-    plan = registry.family(problem.operation.partition("-")[0]).plan
-    for variant in (None, plan(problem, H200, None).variant):
+    for variant in (None, plan_of(problem).variant):
         constants = launch_of(problem, variant).constants
         assert (constants["READ"], constants["WRITE"]) == (read, write)
 
@@ -170,11 +175,10 @@ def test_caches_keep_what_is_needed_again(problem: Problem, read: str, write: st
 @pytest.mark.parametrize(("target", "more"), [("h200", 0), ("b200", 8), ("a100", 8)])
 def test_other_architectures_have_more_registers(target: str, more: int) -> None:
     """Unless that leaves room for one block: of 512 threads that have 64 registers each."""
-    plan = registry.family("layernorm").plan
-    row = plan(Problem("layernorm", 11472, 11701), targets.get(target), None).launches[-1]
+    row = plan_of(Problem("layernorm", 11472, 11701), None, targets.get(target)).launches[-1]
     assert row.maxnreg == 104 + more
     wide = Problem("layernorm-residual", 16384, 14336)
-    assert plan(wide, targets.get(target), None).launches[-1].maxnreg == 64
+    assert plan_of(wide, None, targets.get(target)).launches[-1].maxnreg == 64
 
 
 @pytest.mark.torch
@@ -232,7 +236,7 @@ def test_two_rows_that_lie_alike_share_a_program(
 def test_a_small_problem_is_one_launch_of_few_tiles(
     problem: Problem, threads: int, tiles: int
 ) -> None:
-    plan = registry.family(problem.operation.partition("-")[0]).plan(problem, H200, None)
+    plan = plan_of(problem)
     (step,) = plan.launches
     assert (plan.variant, step.function) == ("register-tiled", "tiled")
     assert (step.constants["PARTS"], step.constants["ROWS"]) == (1, 1)
@@ -261,7 +265,7 @@ def test_a_single_odd_row_is_read_16_bytes_at_a_time(problem: Problem) -> None:
 def test_few_long_odd_rows_have_several_blocks_and_no_shifted_weights(
     problem: Problem, parts: int
 ) -> None:
-    plan = registry.family(problem.operation.partition("-")[0]).plan(problem, H200, None)
+    plan = plan_of(problem)
     assert [step.function for step in plan.launches] == ["fill_words", "tiled"]
     assert plan.launches[-1].constants["PEEL"] is False
     assert plan.launches[-1].constants["PARTS"] == parts
@@ -336,7 +340,7 @@ def test_no_two_tiles_of_a_gradient_share_a_sector(columns: int, spacing: int) -
 @pytest.mark.parametrize(("columns", "parts", "apart"), [(50257, 5, 16), (262144, 32, 32)])
 def test_words_of_two_rows_share_no_line(columns: int, parts: int, apart: int) -> None:
     problem = Problem("layernorm", 1000, columns)
-    plan = registry.family("layernorm").plan(problem, H200, None)
+    plan = plan_of(problem)
     mark, rows = plan.launches[-2:]
     assert (rows.constants["PARTS"], rows.constants["APART"]) == (parts, apart)
     assert mark.function == "fill_words"

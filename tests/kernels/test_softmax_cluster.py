@@ -176,6 +176,41 @@ def test_a_cluster_computes_the_right_numbers(problem: Problem, blocks: int, war
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(("blocks", "warps"), [(2, 4), (16, 8)])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem("softmax", 1, 1275, row_stride=1280),
+        Problem("softmax", 3, 4096),
+        Problem("softmax", 5, 5001, "float16"),
+        Problem("softmax", 4, 1500, row_stride=1508),
+    ],
+    ids=str,
+)
+def test_exponentials_that_are_computed_twice_are_right(
+    problem: Problem, blocks: int, warps: int
+) -> None:
+    """Relative to a row's maximum, whatever its sign."""
+    code = import_module("perfcli.kernels.softmax.code")
+    tensors = code.inputs(problem, "cpu", 3)
+    tensors["x"][0] -= 20
+    found = run_cluster(problem, tensors, blocks, warps, again=True)
+    errors = compare_outputs(found, code.reference(problem, tensors), FAMILY.tolerances(problem))
+    assert {error.wrong for error in errors} == {0}
+
+
+def test_exponentials_are_computed_twice_where_a_thread_has_many() -> None:
+    """Kept, they take a register each, and words of half precision half of that."""
+    for problem, again in (
+        (Problem("softmax", 2048, 262144), True),
+        (Problem("softmax", 4, 32768), False),  # two vectors
+        (Problem("softmax", 1000, 201088, "float32"), False),
+    ):
+        (step,) = FAMILY.plan(problem, H200, "cluster").launches
+        assert step.constants["RECOMPUTE"] is again
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize(
     "problem",
     [
@@ -190,16 +225,22 @@ def test_few_rows_come_out_right_as_they_are_planned(problem: Problem) -> None:
     code = import_module("perfcli.kernels.softmax.code")
     tensors = code.inputs(problem, "cpu", 3)
     (step,) = FAMILY.plan(problem, H200, None).launches
-    found = run_cluster(problem, tensors, step.cluster or 0, step.num_warps)
+    again = bool(step.constants.get("RECOMPUTE"))
+    found = run_cluster(problem, tensors, step.cluster or 0, step.num_warps, again)
     errors = compare_outputs(found, code.reference(problem, tensors), FAMILY.tolerances(problem))
     assert {error.wrong for error in errors} == {0}
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("operation", ["softmax", "log-softmax"])
-@pytest.mark.parametrize(("dtype", "number"), [("bfloat16", 999424.0), ("float16", 60000.0)])
+@pytest.mark.parametrize(
+    ("operation", "again"), [("softmax", False), ("softmax", True), ("log-softmax", False)]
+)
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [("bfloat16", 999424.0), ("bfloat16", 2.0**21), ("bfloat16", 3e38), ("float16", 60000.0)],
+)
 def test_large_numbers_whose_products_are_rounded_count_once(
-    operation: str, dtype: str, number: float
+    operation: str, again: bool, dtype: str, number: float
 ) -> None:
     """Twice the same number is half of the row each."""
     import torch
@@ -207,7 +248,7 @@ def test_large_numbers_whose_products_are_rounded_count_once(
     problem = Problem(operation, 2, 1024, dtype)
     x = torch.full((2, 1024), -number, dtype=getattr(torch, dtype))
     x[:, 5] = x[:, 900] = number
-    found = run_cluster(problem, {"x": x}, 2, 4)["y"][:, [5, 900]].double()
+    found = run_cluster(problem, {"x": x}, 2, 4, again)["y"][:, [5, 900]].double()
     half = torch.full((2, 2), 0.5).double()
     expected = half if operation == "softmax" else half.log()
     torch.testing.assert_close(found, expected, rtol=4e-3, atol=0)
@@ -229,31 +270,39 @@ def test_a_target_that_is_no_column_gives_nan_and_the_ignored_one_zero() -> None
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize(("blocks", "warps"), [(2, 4), (16, 8)])
-def test_numbers_that_are_not_finite_are_those_of_torch(blocks: int, warps: int) -> None:
+def test_numbers_that_are_not_finite_are_those_of_torch(
+    blocks: int, warps: int, dtype: str, again: bool
+) -> None:
     import torch
 
     code = import_module("perfcli.kernels.softmax.code")
-    problem = Problem("softmax", 5, 1275)
+    problem = Problem("softmax", 5, 1275, dtype)
     tensors = code.inputs(problem, "cpu", 3)
     tensors["x"][0, :900] = float("-inf")
     tensors["x"][1] = float("-inf")
     tensors["x"][2, 3] = float("nan")
     tensors["x"][3, 7] = float("inf")
-    found = run_cluster(problem, tensors, blocks, warps)["y"]
+    found = run_cluster(problem, tensors, blocks, warps, again)["y"]
     expected = torch.softmax(tensors["x"].double(), 1)
     torch.testing.assert_close(found.double(), expected, rtol=0.01, atol=1e-5, equal_nan=True)
     assert found[1:4].isnan().all()
 
 
 def run_cluster(
-    problem: Problem, tensors: dict[str, Any], blocks: int, warps: int
+    problem: Problem, tensors: dict[str, Any], blocks: int, warps: int, again: bool = False
 ) -> dict[str, Any]:
-    """Return the output by clusters of so many blocks and warps of each."""
+    """Return the output by clusters of so many blocks and warps of each; ``again``: exponentials
+    are computed twice."""
     import torch
 
     ways = (choice for choice, _ in planner().ways(problem, H200))
-    choice = next(each for each in ways if (each.blocks, each.warps) == (blocks, warps))
+    wanted = (blocks, warps, again)
+    choice = next(
+        each for each in ways if (each.blocks, each.warps, each.recompute != "no") == wanted
+    )
     step: KernelLaunch
     (step,) = planner().launches(problem, replace(choice, overlap=False))
     span = (problem.rows - 1) * problem.stride + problem.columns
