@@ -43,9 +43,11 @@ them 100.5 percent of a copy, 97.6 with none and exponentials kept)."""
 BLOCK_SECONDS, ELEMENT_SECONDS = 1.9e-6, 15e-9
 """How long a block takes besides its transfers, and for each element of a thread: it starts, waits
 for its row and for the other blocks, and ends."""
-INSTRUCTIONS, PEELING, EACH, AGAIN = 450, 50, 3.7, 2.0
+INSTRUCTIONS, PEELING, EACH, AGAIN = 450, 50, 3.7, 4.0
 """Instructions of a thread, where rows start anywhere, for each element, and for an exponential
-that is computed twice."""
+that is computed twice: with as many, they are where that was faster (823 × 163272 bfloat16 100.5
+percent of a copy, and 97.6 with exponentials kept) and not where it was slower (1000 × 131072 98.9
+and 100.4; 2048 × 65536 100.3 and 101.2; H200, 2026-11-29)."""
 SMOOTHNESS = 6.7
 """How sharply the longest of these decides, and the transfers."""
 ALONE = 0.045
