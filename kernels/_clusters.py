@@ -8,7 +8,8 @@ from perfcli.model import Target
 BLOCKS, PORTABLE = (2, 4, 8, 16), 8
 """Of a cluster. Every device that has clusters takes 8; an H200 takes 16."""
 PAIR_BYTES, BARRIER_BYTES = 8, 16
-"""What a mailbox has for each warp of the cluster, and besides (see ``_gluon.cluster``)."""
+"""What a mailbox has for each warp of the cluster, its pair, and besides: the barrier at which a
+block waits for them, and a row's number (see ``_gluon.cluster``)."""
 ISSUE_SECONDS = 0.57e-9
 """Seconds of a quarter of a multiprocessor for an instruction of a warp."""
 REGISTER_STEP, MOST_REGISTERS = 8, 255

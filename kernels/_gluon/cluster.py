@@ -15,9 +15,10 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from .._clusters import BARRIER_BYTES, mailbox_bytes
 from .words import add_pairs, join_peaks, lanes_of_warps
 
-BARRIER_BYTES = gl.constexpr(16)
+mailbox_bytes = gluon.constexpr_function(mailbox_bytes)
 SUMS, PEAKS = gl.constexpr("sums"), gl.constexpr("peaks")
 """What a pair is: two sums of a row; or its maximum and the sum of exponentials relative to it."""
 
@@ -38,9 +39,9 @@ def _open_assembly(before, bytes_, count, queue):
     behind that wait for what comes into them, with ``queue`` also one for a first row, and it is
     said that this block is there."""
     each = bytes_ + 4 if queue else bytes_
-    barriers = [(before + n * (bytes_ + BARRIER_BYTES.value) + bytes_, each) for n in range(count)]
+    barriers = [(before + n * (bytes_ + BARRIER_BYTES) + bytes_, each) for n in range(count)]
     if queue:
-        barriers.append((before + count * (bytes_ + BARRIER_BYTES.value), 4))
+        barriers.append((before + count * (bytes_ + BARRIER_BYTES), 4))
     return "\n".join(
         [
             "{",
@@ -64,13 +65,6 @@ def _open_assembly(before, bytes_, count, queue):
             "}",
         ]
     )
-
-
-@gluon.constexpr_function
-def mailbox_bytes(warps, blocks):
-    """Return the bytes of a mailbox: a pair of each warp of the cluster, the barrier at which a
-    block waits for them, and a row's number."""
-    return warps * blocks * 8 + BARRIER_BYTES.value
 
 
 @gluon.jit
@@ -221,13 +215,9 @@ def take_rows(counter, COUNT: gl.constexpr):
     """Take so many rows from the counter, and return the first one's number to the first thread of
     the cluster."""
     return gl.inline_asm_elementwise(
-        _take_assembly(COUNT),
-        "=&r,l",
-        [counter.to(gl.int64)],
-        dtype=gl.int32,
-        is_pure=False,
-        pack=1,
-    )
+        _take_assembly(COUNT), "=&r,l", [counter.to(gl.int64)],
+        dtype=gl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
 
 
 @gluon.constexpr_function

@@ -80,6 +80,13 @@ def opaque(words):
 
 
 @gluon.jit
+def second_look(words, HALVES: gl.constexpr):
+    """Return the words such that their elements are not kept from the first time that they were
+    looked at, which would take twice the registers."""
+    return opaque(words) if HALVES == 2 else words
+
+
+@gluon.jit
 def element(words, half: gl.constexpr, KIND: gl.constexpr, HALVES: gl.constexpr):
     """Return the first or second element of words, as float32."""
     if HALVES == 1:
@@ -219,6 +226,22 @@ def ends_of_row(
             0, lead, layout, COLUMNS, CHUNK, COLUMNS, TILES, WARPS, VECTOR, ALIGN, HALVES
         )
     return found
+
+
+@gluon.jit
+def lead_of(row, STRIDE: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr):
+    """Return the lane of a row's first column."""
+    return row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
+
+
+@gluon.jit
+def bytes_of_row(
+    row, COLUMNS: gl.constexpr, STRIDE: gl.constexpr, VECTOR: gl.constexpr, ALIGN: gl.constexpr,
+    PEEL: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Return the bytes of a row and its ``lead``, in whole vectors."""
+    lanes = lead_of(row, STRIDE, ALIGN, PEEL) + COLUMNS
+    return (lanes + VECTOR - 1) // VECTOR * VECTOR * (4 // HALVES)
 
 
 @gluon.jit

@@ -41,15 +41,17 @@ from .._gluon.words import (
     add,
     add_pairs,
     await_previous,
+    bytes_of_row,
     element,
     ends_of_row,
     join,
     lanes_of_warps,
+    lead_of,
     load_row,
     may_end,
     only_columns,
-    opaque,
     row_at,
+    second_look,
     tile_layout,
     words_of,
     write,
@@ -247,21 +249,6 @@ def _columns_of_warps(
 
 
 @gluon.jit
-def _lead(row, STRIDE: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr):
-    return row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
-
-
-@gluon.jit
-def _left(
-    row, COLUMNS: gl.constexpr, STRIDE: gl.constexpr, VECTOR: gl.constexpr, ALIGN: gl.constexpr,
-    PEEL: gl.constexpr, HALVES: gl.constexpr,
-):  # fmt: skip
-    """Return the bytes of a row and its lead, in whole vectors."""
-    lanes = _lead(row, STRIDE, ALIGN, PEEL) + COLUMNS
-    return (lanes + VECTOR - 1) // VECTOR * VECTOR * (4 // HALVES)
-
-
-@gluon.jit
 def _mean_and_squares(
     found, lead, layout: gl.constexpr, COLUMNS: gl.constexpr, WARPS: gl.constexpr,
     BLOCKS: gl.constexpr, MEAN: gl.constexpr, HALVES: gl.constexpr,
@@ -316,7 +303,7 @@ def _statistics_of_warps(
     middle = (sums / gl.maximum(count, 1.0))[:, None]
     total = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
     for tile in gl.static_range(TILES):
-        words = opaque(own[tile]) if HALVES == 2 else own[tile]
+        words = second_look(own[tile], HALVES)
         for half in gl.static_range(HALVES):
             off = element(words, half, KIND, HALVES) - middle
             if _is_partial(tile, TILE, COLUMNS, ALIGN, PEEL):
@@ -339,7 +326,7 @@ def _finish(
     scale = scale[:, None]
     middle = middle[:, None]
     for tile in gl.static_range(TILES):
-        words = opaque(own[tile]) if HALVES == 2 else own[tile]
+        words = second_look(own[tile], HALVES)
         w = _weights(planes, tile * KEPT, ODD, PEEL, HALVES)
         b = w
         if MEAN:
@@ -423,7 +410,7 @@ def norm_cluster(
         row = first_row(taken, mailboxes + 2 * MAILBOX, BLOCKS)
         ahead = ()
         for n in gl.static_range(SLOTS):
-            at = _left(row + n, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
+            at = bytes_of_row(row + n, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
             fetch(
                 _per_thread(slot + n * SLOT), tensors, row + n, rows, 0, at, layout, TILES, STRIDE,
                 0, COLUMNS, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
@@ -431,7 +418,7 @@ def norm_cluster(
             ahead = ahead + (row + (n + 1),)
     round = row * 0
     while row < rows:
-        lead = _lead(row, STRIDE, ALIGN, PEEL)
+        lead = lead_of(row, STRIDE, ALIGN, PEEL)
         kept = ()
         if QUEUE:
             taken = take_rows(words, 1)
@@ -440,7 +427,7 @@ def norm_cluster(
             for tile in gl.static_range(TILES):
                 kept = kept + (load(here, tile, WARPS, HALVES),)
         else:
-            left = _left(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
+            left = bytes_of_row(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
             kept = load_row(
                 x, row, left, NOTHING, layout, COLUMNS, STRIDE, TILES, ALL, ALIGN, HALVES, KEEP
             )
@@ -473,7 +460,7 @@ def norm_cluster(
             own = own + (tile_words,)
         if QUEUE:
             coming = ahead[SLOTS - 1]
-            left = _left(coming, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
+            left = bytes_of_row(coming, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
             fetch(
                 _per_thread(here), tensors, coming, rows, 0, left, layout, TILES, STRIDE, 0,
                 COLUMNS, WARPS, ALIGN, HALVES, KEEP, BLOCKS,

@@ -22,13 +22,15 @@ from .._gluon.words import (
     WARP_WORDS,
     add,
     await_previous,
+    bytes_of_row,
     element,
     ends_of_row,
     greater,
+    lead_of,
     load_row,
     may_end,
     only_columns,
-    opaque,
+    second_look,
     start_next,
     tile_layout,
     write,
@@ -71,19 +73,11 @@ def _begin(
     Let the next kernel start."""
     mailbox = open_mailboxes(WARPS, BLOCKS)
     row = gl.program_id(0)
-    lead = row % ALIGN * (STRIDE % ALIGN) % ALIGN if PEEL else 0
-    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
-    left = end * (4 // HALVES)
+    lead = lead_of(row, STRIDE, ALIGN, PEEL)
+    left = bytes_of_row(row, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
     await_previous(OVERLAP)
     start_next(OVERLAP)
     return mailbox, row, lead, left
-
-
-@gluon.jit
-def _second_look(words, HALVES: gl.constexpr):
-    """Return the words such that their elements are not kept from the first time that they were
-    looked at, which would take twice the registers."""
-    return opaque(words) if HALVES == 2 else words
 
 
 @gluon.jit
@@ -209,7 +203,7 @@ def forward_cluster(
     for tile in gl.static_range(TILES):
         out = ()
         if LOG or RECOMPUTE:
-            words = _second_look(kept[tile], HALVES)
+            words = second_look(kept[tile], HALVES)
         for half in gl.static_range(HALVES):
             if LOG:
                 out = out + (element(words, half, KIND, HALVES) - top[:, None] - shift[:, None],)
@@ -324,8 +318,8 @@ def gradient_cluster(
     shift = whole[:, None]
     for tile in gl.static_range(TILES):
         out = ()
-        gradient_words = _second_look(gradients[tile], HALVES)
-        words = _second_look(values[tile], HALVES)
+        gradient_words = second_look(gradients[tile], HALVES)
+        words = second_look(values[tile], HALVES)
         for half in gl.static_range(HALVES):
             gradient = element(gradient_words, half, KIND, HALVES)
             value = element(words, half, KIND, HALVES)
