@@ -47,13 +47,18 @@ def sector_of(problem: Problem) -> int:
     return SECTOR_BYTES // ITEM_BYTES[problem.dtype]
 
 
+def rows_lie_alike(problem: Problem, apart: int) -> bool:
+    """Return whether rows of the input, and of an output without gaps, begin equally far from
+    multiples of so many elements."""
+    return problem.rows == 1 or (problem.stride - problem.columns) % apart == 0
+
+
 def widest_alignment(problem: Problem) -> int:
     """Return from which multiples of elements a row's lanes may be counted, in which the rows of
     the output lie as those of the inputs: sectors of memory, or vectors if no more than these do
     so."""
     sector = sector_of(problem)
-    alike = (problem.stride - problem.columns) % sector == 0 or problem.rows == 1
-    return sector if alike else vector(problem)
+    return sector if rows_lie_alike(problem, sector) else vector(problem)
 
 
 def lanes_of(problem: Problem, align: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
-from .._elements import ITEM_BYTES, TRITON_TYPE, vector
+from .._elements import ITEM_BYTES, TRITON_TYPE, rows_lie_alike, vector
 
 TILED = ("register-tiled", "peeled", "cooperative")
 """Variants that keep a row in its own dtype, in several tiles."""
@@ -189,7 +189,7 @@ def _peels(problem: Problem) -> bool:
     """Return whether rows are longer than their unaligned ends, and input and output rows start at
     the same distance from a multiple of 16 bytes, so that one aligned part serves both."""
     wide = vector(problem)
-    same = (problem.stride - problem.columns) % wide == 0 or problem.rows == 1
+    same = rows_lie_alike(problem, wide)
     return not _rows_are_aligned(problem) and problem.columns >= 4 * wide and same
 
 

@@ -22,6 +22,7 @@ from .._elements import (
     MORE_REGISTERS,
     lanes_of,
     row_bytes,
+    rows_lie_alike,
     vector,
     widest_alignment,
     without_gap,
@@ -87,8 +88,7 @@ def why_not(problem: Problem, target: Target) -> str:
     """Return why clusters cannot do it; "" if they can."""
     if reason := why_none(target):
         return reason
-    alike = (problem.stride - problem.columns) % vector(problem) == 0 or problem.rows == 1
-    if not alike:
+    if not rows_lie_alike(problem, vector(problem)):
         return "rows of input and output do not lie alike"
     if not any(ways(problem, target)):
         return f"a row of {problem.columns} {problem.dtype} is too long for a cluster"

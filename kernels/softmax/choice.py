@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
 from .. import _eviction
-from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES, vector
+from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES, rows_lie_alike, vector
 
 DIVISOR = 16
 """Triton's launcher specialises integers that are multiples of it."""
@@ -90,8 +90,7 @@ def is_aligned(problem: Problem) -> bool:
 def is_congruent(problem: Problem) -> bool:
     """Return whether input and output (which has no gaps) lie alike, row by row, with regard to 16
     bytes; losses are no output that has to."""
-    alike = (problem.stride - problem.columns) % vector(problem) == 0
-    return problem.rows == 1 or problem.operation == LOSS or alike
+    return problem.operation == LOSS or rows_lie_alike(problem, vector(problem))
 
 
 def _padded_bytes(problem: Problem) -> int:
