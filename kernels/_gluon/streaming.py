@@ -95,6 +95,22 @@ def _copy_assembly(to, at, keep):
     )
 
 
+_PER_THREAD = gl.constexpr("min.u32 $0, $1, 0xffffff;")  # of what it cannot know that it is less
+
+
+@gluon.jit
+def per_thread(to, KEEP: gl.constexpr):
+    """Return addresses to copy to with a policy such that ptxas sees no part of them that all
+    threads share. It would put that part into a uniform register, for which the instruction has no
+    room: an illegal instruction (ptxas 12.8, sm_90)."""
+    if KEEP != "":
+        return gl.inline_asm_elementwise(
+            _PER_THREAD, "=r,r", [to], dtype=gl.int32, is_pure=False, pack=1
+        )
+    else:
+        return to
+
+
 @gluon.constexpr_function
 def _begin_assembly(scratch):
     """Return where shared memory begins, once the counters at ``scratch`` are zero."""
@@ -177,9 +193,9 @@ def fetch_tile(
     SURE: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr, KEEP: gl.constexpr,
     BLOCKS: gl.constexpr = 1,
 ):  # fmt: skip
-    """Start to copy a tile of a row of each tensor into a slot; zeros behind the ``left`` bytes of
-    the program's part, and for a row that is not there. ``BLOCKS``: of a cluster, whose tiles have
-    so many warps of each."""
+    """Start to copy a tile of a row of each tensor into a slot, of which ``to`` is each thread's
+    own (see ``per_thread``); zeros behind the ``left`` bytes of the program's part, and for a row
+    that is not there. ``BLOCKS``: of a cluster, whose tiles have so many warps of each."""
     TILE: gl.constexpr = WARPS * WARP_WORDS * 4
     at = (words_of(tile, layout, WARPS * BLOCKS) >> 2) * 16
     inside = present & (at >= 0)
@@ -203,6 +219,7 @@ def fetch(
     sources = find_sources(
         tensors, row, rows, part, layout, STRIDE, CHUNK, WARPS * BLOCKS, ALIGN, HALVES
     )
+    to = per_thread(to, KEEP)
     for tile in gl.static_range(TILES):
         fetch_tile(
             to, sources, tile, row < rows, left, layout, TILES, SURE, WARPS, HALVES, KEEP, BLOCKS

@@ -109,21 +109,6 @@ def _load_assembly(offset, planes, odd):
     )
 
 
-_PER_THREAD = gl.constexpr(
-    "{\n.reg .b32 lane;\nmov.u32 lane, %laneid;\nshfl.sync.idx.b32 $0, $1, lane, 31, -1;\n}"
-)
-
-
-@gluon.jit
-def _per_thread(address):
-    """Return addresses in shared memory such that ptxas sees no part of them that all threads
-    share. Of ``cp.async`` with a policy it otherwise puts that part into a uniform register, for
-    which the instruction has no room: an illegal instruction (ptxas 12.8, sm_90)."""
-    return gl.inline_asm_elementwise(
-        _PER_THREAD, "=r,r", [address], dtype=gl.int32, is_pure=False, pack=1
-    )
-
-
 @gluon.jit
 def _vectors(layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
     """Return the number of each word's vector, of a tile of its block."""
@@ -412,8 +397,8 @@ def norm_cluster(
         for n in gl.static_range(SLOTS):
             at = bytes_of_row(row + n, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
             fetch(
-                _per_thread(slot + n * SLOT), tensors, row + n, rows, 0, at, layout, TILES, STRIDE,
-                0, COLUMNS, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
+                slot + n * SLOT, tensors, row + n, rows, 0, at, layout, TILES, STRIDE, 0, COLUMNS,
+                WARPS, ALIGN, HALVES, KEEP, BLOCKS,
             )  # fmt: skip
             ahead = ahead + (row + (n + 1),)
     round = row * 0
@@ -462,8 +447,8 @@ def norm_cluster(
             coming = ahead[SLOTS - 1]
             left = bytes_of_row(coming, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
             fetch(
-                _per_thread(here), tensors, coming, rows, 0, left, layout, TILES, STRIDE, 0,
-                COLUMNS, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
+                here, tensors, coming, rows, 0, left, layout, TILES, STRIDE, 0, COLUMNS, WARPS,
+                ALIGN, HALVES, KEEP, BLOCKS,
             )  # fmt: skip
         if MEAN:
             first, second = _statistics_of_warps(

@@ -38,6 +38,7 @@ from .._gluon.streaming import (
     kinds_of_group,
     load,
     peek,
+    per_thread,
     rows_of_kind,
     tell,
     told_at,
@@ -54,6 +55,7 @@ from .._gluon.words import (
     may_end,
     only_columns,
     opaque,
+    second_look,
     start_next,
     tile_layout,
     words_of,
@@ -93,6 +95,18 @@ def _weight(weights, tile, half, KIND: gl.constexpr, HALVES: gl.constexpr, WIDE:
         return weights[tile * HALVES + half]
     else:
         return element(opaque(weights[tile]), half, KIND, HALVES)
+
+
+@gluon.jit
+def _load_all(
+    slot, tile: gl.constexpr, RESIDUAL: gl.constexpr, TILES: gl.constexpr, WARPS: gl.constexpr,
+    HALVES: gl.constexpr,
+):  # fmt: skip
+    """Return a tile of each tensor from a slot."""
+    x = load(slot, tile, WARPS, HALVES)
+    dy = load(slot, TILES + tile, WARPS, HALVES)
+    more = load(slot, 2 * TILES + tile, WARPS, HALVES) if RESIDUAL else x
+    return x, dy, more
 
 
 @gluon.constexpr_function
@@ -252,8 +266,9 @@ def gradient_ring(
                 x_tile = load(here, tile, WARPS, HALVES)
                 dy_tile = load(here, TILES + tile, WARPS, HALVES)
                 if PEEL and may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, ALIGN):
-                    x_tile = only_columns(x_tile, ends[tile][1], HALVES)
-                    dy_tile = only_columns(dy_tile, ends[tile][1], HALVES)
+                    keep = second_look(ends[tile][1], HALVES)
+                    x_tile = only_columns(x_tile, keep, HALVES)
+                    dy_tile = only_columns(dy_tile, keep, HALVES)
                 for half in gl.static_range(HALVES):
                     value = element(x_tile, half, KIND, HALVES)
                     w = _weight(weights, tile, half, KIND, HALVES, WIDE)
@@ -283,13 +298,11 @@ def gradient_ring(
                 sources = find_sources(
                     tensors, coming, until, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
                 )
+                before = per_thread(before, KEEP)
                 new_sums = ()
                 new_biases = ()
+                x_tile, dy_tile, more = _load_all(before, 0, RESIDUAL, TILES, WARPS, HALVES)
                 for tile in gl.static_range(TILES):
-                    x_tile = load(before, tile, WARPS, HALVES)
-                    dy_tile = load(before, TILES + tile, WARPS, HALVES)
-                    if RESIDUAL:
-                        more = load(before, 2 * TILES + tile, WARPS, HALVES)
                     out = ()
                     for half in gl.static_range(HALVES):
                         value = element(x_tile, half, KIND, HALVES)
@@ -313,6 +326,10 @@ def gradient_ring(
                         if RESIDUAL:
                             found += element(more, half, KIND, HALVES)
                         out = out + (found,)
+                    if tile + 1 < TILES:  # ahead of the copies, behind which it would wait
+                        x_tile, dy_tile, more = _load_all(
+                            before, tile + 1, RESIDUAL, TILES, WARPS, HALVES
+                        )
                     write(
                         dx, done, out, tile, ends, part, lead, layout,
                         COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES, DROP,
