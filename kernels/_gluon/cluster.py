@@ -186,11 +186,11 @@ def receive(
 
 
 @gluon.jit
-def rearm(mailbox, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
-    """Let a mailbox wait for the pairs of a later row and for the number of the row after it, once
-    this block has what it waited for."""
+def rearm(mailbox, WARPS: gl.constexpr, BLOCKS: gl.constexpr, BESIDES: gl.constexpr):
+    """Let a mailbox wait for the pairs of a later row, and for so many bytes ``BESIDES``, once this
+    block has what it waited for."""
     gl.inline_asm_elementwise(
-        _rearm_assembly(WARPS * BLOCKS * 8 + 4), "=r,r", [mailbox + WARPS * BLOCKS * 8],
+        _rearm_assembly(WARPS * BLOCKS * 8 + BESIDES), "=r,r", [mailbox + WARPS * BLOCKS * 8],
         dtype=gl.int32, is_pure=False, pack=1,
     )  # fmt: skip
 

@@ -95,7 +95,8 @@ def _copy_assembly(to, at, keep):
     )
 
 
-_PER_THREAD = gl.constexpr("min.u32 $0, $1, 0xffffff;")  # of what it cannot know that it is less
+# ptxas cannot know that they are less: bits 24 and further are the block's rank in its cluster.
+_PER_THREAD = gl.constexpr("min.u32 $0, $1, 0x7fffffff;")
 
 
 @gluon.jit

@@ -152,6 +152,14 @@ def words_of(tile, layout: gl.constexpr, WARPS: gl.constexpr):
 
 
 @gluon.jit
+def vectors_of_warps(layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
+    """Return the number of each word's vector, of a tile of its block."""
+    warp = gl.arange(0, WARPS * BLOCKS, gl.SliceLayout(1, layout))[:, None] % WARPS
+    word = gl.arange(0, WARP_WORDS, gl.SliceLayout(0, layout))[None, :]
+    return (warp * WARP_WORDS + word) // 4
+
+
+@gluon.jit
 def has_column(part, lead, local, COLUMNS: gl.constexpr, CHUNK: gl.constexpr):
     """Return which of a program's lanes are columns of the row."""
     lane = part * CHUNK + local

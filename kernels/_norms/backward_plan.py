@@ -73,7 +73,7 @@ def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchP
         "x": True, "dy": True, "dsum": has_residual(problem), "weight": True, "mean": mean,
         "rstd": mean, "dx": True, "partial": True,
     }  # fmt: skip
-    shared = blocks.variant == "ring"
+    shared = blocks.variant in ("ring", "cluster")
     if shared:
         count = ring_plan.partial_sums(problem, blocks)
         apart, head = ring_plan.pitch(problem, blocks), ring_plan.HEAD
@@ -84,7 +84,7 @@ def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchP
         apart, head, shifted = problem.columns, 0, False
         steps = [persistent(problem, target, blocks, {**given, "rows": True, "eps": True})]
     workspace = 4 * (1 + mean) * count * apart
-    workspace += 8 * problem.rows * words_apart(blocks.parts) if shared else 0
+    workspace += 8 * problem.rows * words_apart(blocks.parts) if blocks.variant == "ring" else 0
     made = overlapping([*steps, _sum(problem, target, count, apart, head, shifted)])
     portable = split(problem, target, "without Gluon") if shared else None
     return LaunchPlan(blocks.variant, made, why, workspace, portable=portable)

@@ -53,6 +53,7 @@ from .._gluon.words import (
     row_at,
     second_look,
     tile_layout,
+    vectors_of_warps,
     words_of,
     write,
 )
@@ -110,14 +111,6 @@ def _load_assembly(offset, planes, odd):
 
 
 @gluon.jit
-def _vectors(layout: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
-    """Return the number of each word's vector, of a tile of its block."""
-    warp = gl.arange(0, WARPS * BLOCKS, gl.SliceLayout(1, layout))[:, None] % WARPS
-    word = gl.arange(0, WARP_WORDS, gl.SliceLayout(0, layout))[None, :]
-    return (warp * WARP_WORDS + word) // 4
-
-
-@gluon.jit
 def _keep(
     tensor, memory, OFFSET: gl.constexpr, layout: gl.constexpr, COLUMNS: gl.constexpr,
     TILES: gl.constexpr, WARPS: gl.constexpr, BLOCKS: gl.constexpr, ALIGN: gl.constexpr,
@@ -127,7 +120,7 @@ def _keep(
     BEFORE: gl.constexpr = ALIGN // HALVES if PEEL else 0
     PLANE: gl.constexpr = plane_bytes(WARPS, ALIGN, HALVES) if PEEL else 0
     TILE: gl.constexpr = tile_bytes(WARPS, ALIGN, HALVES, PEEL)
-    vector = _vectors(layout, WARPS, BLOCKS)
+    vector = vectors_of_warps(layout, WARPS, BLOCKS)
     to = memory + vector * (4 if PEEL else 16)
     at = row_at(tensor, gl.program_id(0) * 0, 0, ALIGN, HALVES)
     for tile in gl.static_range(TILES):
@@ -176,7 +169,7 @@ def _planes(
     ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
     """Return where the words of each vector's lanes are for a row."""
-    vector = _vectors(layout, WARPS, BLOCKS)
+    vector = vectors_of_warps(layout, WARPS, BLOCKS)
     if PEEL:
         PLANE: gl.constexpr = plane_bytes(WARPS, ALIGN, HALVES)
         words = (ALIGN - lead) // HALVES
@@ -383,7 +376,7 @@ def norm_cluster(
     memory = open_mailboxes(WARPS, BLOCKS, 2 if QUEUE else 1, BEFORE, QUEUE)
     mailboxes = memory + BEFORE
     tensors = (x, residual) if RESIDUAL else (x,)
-    slot = memory + WEIGHTS + _vectors(layout, WARPS, BLOCKS) * 16
+    slot = memory + WEIGHTS + vectors_of_warps(layout, WARPS, BLOCKS) * 16
     await_previous(OVERLAP)
     row = gl.program_id(0)
     ahead = (rows,)
@@ -469,7 +462,7 @@ def norm_cluster(
         later = rows
         if QUEUE:
             later = next_row(mailbox, WARPS, BLOCKS)
-            rearm(mailbox, WARPS, BLOCKS)
+            rearm(mailbox, WARPS, BLOCKS, 4)  # the row after it comes, too
         scale = gl.rsqrt(squares / COLUMNS + eps)
         if MEAN:
             warp = gl.arange(0, ALL, gl.SliceLayout(1, layout))

@@ -27,6 +27,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from .._gluon.cluster import await_blocks, mailbox_bytes, open_mailboxes, post, rearm, receive
 from .._gluon.streaming import (
     allocate,
     as_column,
@@ -58,6 +59,7 @@ from .._gluon.words import (
     second_look,
     start_next,
     tile_layout,
+    vectors_of_warps,
     words_of,
     write,
 )
@@ -158,6 +160,23 @@ def _keep(
         )  # fmt: skip
 
 
+MAILBOXES = gl.constexpr(4)
+"""Of a block: a program that has sent the sums of a row has those of the row before the last one,
+which all had read when they sent those of the last one."""
+
+
+@gluon.jit
+def _receive(mailboxes, turn, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
+    """Return the two sums of a row from what all warps of the cluster have sent."""
+    mailbox = mailboxes + turn % MAILBOXES * mailbox_bytes(WARPS, BLOCKS)
+    found = receive(mailbox, turn // MAILBOXES % 2, WARPS, BLOCKS, BLOCKS)
+    rearm(mailbox, WARPS, BLOCKS, 0)
+    first, second = found[0], found[1]
+    for n in gl.static_range(1, (WARPS * BLOCKS + 31) // 32):
+        first, second = add_pairs(first, second, found[2 * n], found[2 * n + 1])
+    return gl.reduce((first, second), 1, add_pairs)
+
+
 @gluon.jit(do_not_specialize=["rows"])
 def gradient_ring(
     x,
@@ -179,6 +198,7 @@ def gradient_ring(
     PITCH: gl.constexpr,
     HEAD: gl.constexpr,
     PARTS: gl.constexpr,
+    BLOCKS: gl.constexpr,
     TILES: gl.constexpr,
     WARPS: gl.constexpr,
     SLOTS: gl.constexpr,
@@ -200,7 +220,10 @@ def gradient_ring(
     segment of each group. The formulas are those of ``backward``."""
     KIND: gl.constexpr = x.dtype.element_ty
     SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
-    layout: gl.constexpr = tile_layout(WARPS)
+    ALL: gl.constexpr = WARPS * BLOCKS if BLOCKS else WARPS
+    layout: gl.constexpr = tile_layout(WARPS, ALL // WARPS)
+    TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
+    MAILBOX: gl.constexpr = mailbox_bytes(WARPS, BLOCKS)
     MIXED: gl.constexpr = GROUPS % SPACING != 0
     STEP: gl.constexpr = SPACING if MIXED else GROUPS
     group = gl.program_id(0) // PARTS
@@ -209,9 +232,15 @@ def gradient_ring(
     WIDE: gl.constexpr = HALVES == 1 or not MEAN
     tensors = (x, dy, dsum) if RESIDUAL else (x, dy)
     SLOT: gl.constexpr = (2 + RESIDUAL) * TILES * WARPS * WARP_WORDS * 4
-    base, scratch = allocate(SLOTS * SLOT, SCRATCH, WARPS)
-    memory = base + (words_of(0, layout, WARPS) >> 2) * 16
-    lane = lanes_of_warps(WARPS, PARTS)
+    if BLOCKS > 1:
+        base = open_mailboxes(WARPS, BLOCKS, MAILBOXES, SLOTS * SLOT)
+        scratch = base + SLOTS * SLOT
+    else:
+        base, scratch = allocate(SLOTS * SLOT, SCRATCH, WARPS)
+    if BLOCKS == 0:
+        lane = lanes_of_warps(WARPS, PARTS)
+    memory = base + vectors_of_warps(layout, WARPS, ALL // WARPS) * 16
+    before_segment = 0
     kind, kinds = kinds_of_group(group, rows, GROUPS, SPACING, MIXED)
     for nth in range(kinds):
         lead = (kind + nth) * STRIDE % ALIGN if PEEL else 0
@@ -225,26 +254,31 @@ def gradient_ring(
         for slot in gl.static_range(SLOTS - BEHIND):
             fetch(
                 memory + slot * SLOT, tensors, begin + slot * STEP, until, part, left, layout,
-                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP,
+                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP, ALL // WARPS,
             )  # fmt: skip
         weights = _load_weights(
-            weight, part, lead, layout, COLUMNS, CHUNK, TILES, WARPS, HALVES, WIDE
+            weight, part, lead, layout, COLUMNS, CHUNK, TILES, ALL, HALVES, WIDE
         )
         ends = ()
         if PEEL:
             ends = find_ends(
-                part, lead, layout, COLUMNS, CHUNK, SURE, TILES, WARPS, VECTOR, ALIGN, HALVES
+                part, lead, layout, COLUMNS, CHUNK, SURE, TILES, ALL, VECTOR, ALIGN, HALVES
             )
         sums = ()
         for _ in gl.static_range(TILES * HALVES):
-            sums = sums + (gl.zeros([WARPS, WARP_WORDS], gl.float32, layout),)
+            sums = sums + (gl.zeros([ALL, WARP_WORDS], gl.float32, layout),)
         biases = sums if MEAN else ()
         await_previous(OVERLAP)
+        if BLOCKS > 1:
+            if nth == 0:
+                await_blocks()
         slot = 0
         if MEAN:
             mu = gl.load(mean + begin, mask=begin < until, other=0.0)
-            done_mu = mu * 0.0
+            done_mu = mu
             sigma = mu * 0.0
+            if BEHIND == 0:
+                sigma = gl.load(rstd + begin, mask=begin < until, other=0.0)
         for round in range(rounds):
             row = begin + round * STEP
             done = row - BEHIND * STEP
@@ -254,18 +288,19 @@ def gradient_ring(
                 next_mu = gl.load(mean + row + STEP, mask=row + STEP < until, other=0.0)
                 next_done_mu = gl.load(mean + after, mask=is_there, other=0.0)
                 next_sigma = gl.load(rstd + after, mask=is_there, other=0.0)
-            told = told_at(words, done, lane, APART)
-            seen = peek(told, PARTS)
+            if BLOCKS == 0:
+                told = told_at(words, done, lane, APART)
+                seen = peek(told, PARTS)
             wait(SLOTS - BEHIND - 1)
             here = memory + slot * SLOT
             before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
             coming = row + (SLOTS - BEHIND) * STEP
-            one = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
-            two = gl.zeros([WARPS, WARP_WORDS], gl.float32, layout)
+            one = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
+            two = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
             for tile in gl.static_range(TILES):
                 x_tile = load(here, tile, WARPS, HALVES)
                 dy_tile = load(here, TILES + tile, WARPS, HALVES)
-                if PEEL and may_end(tile, WARPS * WARP_WORDS * HALVES, SURE, ALIGN):
+                if PEEL and may_end(tile, TILE, SURE, ALIGN):
                     keep = second_look(ends[tile][1], HALVES)
                     x_tile = only_columns(x_tile, keep, HALVES)
                     dy_tile = only_columns(dy_tile, keep, HALVES)
@@ -280,10 +315,21 @@ def gradient_ring(
                         one = gl.fma(value, value, one)
                         two = gl.fma(g, value, two)
             one, two = gl.reduce((one, two), 1, add_pairs)
-            if round < count:
-                tell(words, row, round, part, one, two, scratch, layout, APART, WARPS)
+            turn = before_segment + round
+            if BLOCKS != 1:
+                if round < count:
+                    if BLOCKS:
+                        mailbox = scratch + turn % MAILBOXES * MAILBOX
+                        post(one, two, mailbox, layout, WARPS, BLOCKS, BLOCKS)
+                    else:
+                        tell(words, row, round, part, one, two, scratch, layout, APART, WARPS)
             if done >= least:
-                first, second = await_sums(told, seen, PARTS)
+                if BLOCKS == 0:
+                    first, second = await_sums(told, seen, PARTS)
+                elif BLOCKS == 1:
+                    first, second = one, two
+                else:
+                    first, second = _receive(scratch, turn - BEHIND, WARPS, BLOCKS)
                 first = as_column(first, layout) / COLUMNS
                 second = as_column(second, layout) / COLUMNS
                 if MEAN and HALVES == 2:  # the input is rounded more than this product
@@ -296,7 +342,7 @@ def gradient_ring(
                     scale = gl.rsqrt(first + eps)
                     slope = -(second * scale) * scale * scale
                 sources = find_sources(
-                    tensors, coming, until, part, layout, STRIDE, CHUNK, WARPS, ALIGN, HALVES
+                    tensors, coming, until, part, layout, STRIDE, CHUNK, ALL, ALIGN, HALVES
                 )
                 before = per_thread(before, KEEP)
                 new_sums = ()
@@ -332,11 +378,11 @@ def gradient_ring(
                         )
                     write(
                         dx, done, out, tile, ends, part, lead, layout,
-                        COLUMNS, CHUNK, SURE, WARPS, VECTOR, ALIGN, PEEL, HALVES, DROP,
+                        COLUMNS, CHUNK, SURE, ALL, VECTOR, ALIGN, PEEL, HALVES, DROP,
                     )  # fmt: skip
                     fetch_tile(
                         before, sources, tile, coming < until, left, layout, TILES, SURE, WARPS,
-                        HALVES, KEEP,
+                        HALVES, KEEP, ALL // WARPS,
                     )  # fmt: skip
                 sums = new_sums
                 biases = new_biases
@@ -344,7 +390,7 @@ def gradient_ring(
             else:
                 fetch(
                     before, tensors, coming, until, part, left, layout, TILES,
-                    STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP,
+                    STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP, ALL // WARPS,
                 )  # fmt: skip
             slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
             if MEAN:
@@ -352,10 +398,11 @@ def gradient_ring(
                 done_mu = next_done_mu
                 sigma = next_sigma
         wait(0)
+        before_segment += count
         if nth == kinds - 1:
             start_next(OVERLAP)
         to = partial + (group + kind + nth if MIXED else group).to(gl.int64) * PITCH
-        _keep(to, sums, part, lead, layout, PITCH, HEAD, CHUNK, TILES, WARPS, PEEL, HALVES)
+        _keep(to, sums, part, lead, layout, PITCH, HEAD, CHUNK, TILES, ALL, PEEL, HALVES)
         if MEAN:
             to += PARTIALS * PITCH
-            _keep(to, biases, part, lead, layout, PITCH, HEAD, CHUNK, TILES, WARPS, PEEL, HALVES)
+            _keep(to, biases, part, lead, layout, PITCH, HEAD, CHUNK, TILES, ALL, PEEL, HALVES)

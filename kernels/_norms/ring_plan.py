@@ -10,6 +10,7 @@ from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
+from .._clusters import mailbox_bytes, sizes, why_none
 from .._elements import ITEM_BYTES, lanes_of, sector_of, vector
 from .._eviction import policies
 from .blocks import (
@@ -76,12 +77,50 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
                     yield made
 
 
+MAILBOXES = 4
+"""Of a block, as in ``ring``."""
+NEIGHBOURS = 16
+"""Multiprocessors among which the blocks of a cluster have to find room (a GPC of an H200 has 16 or
+18 of them)."""
+
+
+def clusters(problem: Problem, target: Target) -> Iterator[Blocks]:
+    """Yield every way to cut rows among the blocks of a cluster."""
+    if not _is_possible(problem, target) or why_none(target):
+        return
+    every = product(alignments(problem), SHAPES, (1, *sizes(target)))
+    for align, (threads, per_sm), parts in every:
+        if parts == 1 and threads != target.warp_size:
+            continue
+        tile = threads * parts * vector(problem)
+        tiles = -(-lanes_of(problem, align) // tile)
+        blocks = Blocks(
+            "cluster", threads, 1, tile, align, tiles, parts=parts, per_sm=per_sm
+        )
+        for count in ways_to_group(problem, target, blocks):
+            made = replace(blocks, groups=count)
+            slots = min(_slots(problem, target, made), MOST_SLOTS)
+            if tiles > MOST_TILES or slots < LEAST_SLOTS:
+                continue
+            if _registers(problem, made) <= most_registers(target, made):
+                yield replace(made, stages=slots)
+
+
+def _room(problem: Problem, target: Target, blocks: Blocks) -> int:
+    """Return how many groups there is room for."""
+    if blocks.variant != "cluster":
+        return blocks.per_sm * target.sm_count // _fewest_parts(problem, blocks)
+    if blocks.parts <= 2 * blocks.per_sm:
+        return blocks.per_sm * target.sm_count // blocks.parts
+    return target.sm_count // NEIGHBOURS * (NEIGHBOURS * blocks.per_sm // blocks.parts)
+
+
 def ways_to_group(problem: Problem, target: Target, blocks: Blocks) -> Iterator[int]:
     """Yield how many groups of programs may take rows: as many for each kind of rows, so that all
     rows of a group lie alike; and as many as there is room for, where that saves more rounds than
     the least that a further segment takes."""
     spacing = spacing_of(problem, blocks.align)
-    room = blocks.per_sm * target.sm_count // _fewest_parts(problem, blocks)
+    room = _room(problem, target, blocks)
     alike = min(room, _round_up(problem.rows, spacing)) // spacing * spacing
     every = min(room, problem.rows)
     if alike:
@@ -104,12 +143,17 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     parts = _even_parts(problem, blocks, most, max(fewest, int(SHARED * most)))
     chunk = _chunk(problem, blocks, parts)
     made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
-    room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
-    room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
-    slots = min((room - _scratch(made)) // _slot(problem, made), MOST_SLOTS)
+    slots = min(_slots(problem, target, made), MOST_SLOTS)
     if slots < LEAST_SLOTS or _registers(problem, made) > most_registers(target, made):
         return None
     return replace(made, stages=slots)
+
+
+def _slots(problem: Problem, target: Target, blocks: Blocks) -> int:
+    """Return how many rows shared memory has room for."""
+    room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
+    room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
+    return (room - _scratch(blocks)) // _slot(problem, blocks)
 
 
 def _even_parts(problem: Problem, blocks: Blocks, most: int, least: int) -> int:
@@ -138,6 +182,8 @@ def _chunk(problem: Problem, blocks: Blocks, parts: int) -> int:
     """Return the lanes of a program: whole sectors of memory, or where the last program would lack
     more than a tile then, whole vectors."""
     lanes, wide = lanes_of(problem, blocks.align), vector(problem)
+    if blocks.variant == "cluster":
+        return blocks.tiles * blocks.tile
     found = _round_up(-(-lanes // parts), sector_of(problem))
     even = found * parts - lanes <= blocks.tile
     return found if even else _round_up(-(-lanes // parts), wide)
@@ -186,11 +232,14 @@ def partial_sums(problem: Problem, blocks: Blocks) -> int:
 
 
 def _slot(problem: Problem, blocks: Blocks) -> int:
-    return inputs_of(problem) * blocks.tiles * blocks.tile * ITEM_BYTES[problem.dtype]
+    tile = blocks.threads * vector(problem)
+    return inputs_of(problem) * blocks.tiles * tile * ITEM_BYTES[problem.dtype]
 
 
 def _scratch(blocks: Blocks) -> int:
     """Return the bytes by which the warps of a program tell each other their sums."""
+    if blocks.variant == "cluster" and blocks.parts > 1:
+        return _round_up(MAILBOXES * mailbox_bytes(blocks.threads // 32, blocks.parts), 128)
     return _round_up(32 + blocks.threads, 128)
 
 
@@ -201,18 +250,21 @@ def shared_bytes(problem: Problem, blocks: Blocks) -> int:
 
 def behind(blocks: Blocks) -> int:
     """Return how many rows a program adds up before it finishes the first of them."""
+    if blocks.variant == "cluster":
+        return min(blocks.parts - 1, 1)
     return 2 if blocks.stages > 3 else 1
 
 
 def _registers(problem: Problem, blocks: Blocks) -> int:
     """Return about how many registers a thread needs, for its columns' weights and sums and
     besides, such that ptxas 12.8 spills next to nothing for sm_90."""
-    elements = blocks.tiles * blocks.tile // blocks.threads
+    elements = blocks.tiles * vector(problem)
     own = 56 + 16 * peels(problem, blocks) + elements * has_residual(problem) // 2
     mixed = is_mixed(problem, blocks)
     own += 48 * (has_mean(problem) or mixed) * (_tiles_with_ends(problem, blocks) > 2)
     own += OF_SEGMENTS * mixed
-    looks = -(-blocks.parts // 32) - 1
+    warps = blocks.threads // 32 if blocks.variant == "cluster" else 1
+    looks = -(-blocks.parts * warps // 32) - 1
     each = 2 + has_mean(problem) * (0.5 if halves(problem) == 2 else 1)
     return int(own + 6 * looks + elements * each)
 
@@ -228,7 +280,8 @@ def _tiles_with_ends(problem: Problem, blocks: Blocks) -> int:
     percent of a copy instead of 91 (layernorm-backward 9309 × 14419, 43338 × 3097)."""
     if not peels(problem, blocks):
         return 0
-    sure = problem.columns - (blocks.parts - 1) * _chunk(problem, blocks, blocks.parts)
+    before = 0 if blocks.variant == "cluster" else blocks.parts - 1
+    sure = problem.columns - before * _chunk(problem, blocks, blocks.parts)
     return 1 + blocks.tiles - max(sure, 0) // blocks.tile
 
 
@@ -239,12 +292,15 @@ def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> flo
     mean, ends = has_mean(problem), peels(problem, blocks)
     found = segments(problem, blocks)
     moves = moved_bytes(problem) / target.bandwidth
-    elements = blocks.tiles * blocks.tile // blocks.threads
+    elements = blocks.tiles * vector(problem)
     each = PER_ELEMENT[problem.dtype] + OF_MEAN * mean
     instructions = PER_ROUND + PER_END * ends + elements * each
     works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
-    waits = STALLS[blocks.threads] + TELLING[behind(blocks)] * pow(blocks.parts / 64, CROWD)
-    waits += FEW / blocks.parts
+    if blocks.variant == "cluster":
+        waits = 0.3e-6
+    else:
+        waits = STALLS[blocks.threads] + TELLING[behind(blocks)] * pow(blocks.parts / 64, CROWD)
+        waits += FEW / blocks.parts
     rounds = max(sum(each) + behind(blocks) * sum(map(bool, each)) for each in found)
     busy = rounds * (works + waits)
     transfers = moves * (1 + SHARED_SECTORS * shares_sectors(problem, blocks))
@@ -286,13 +342,16 @@ def launches(
     """Return the launches that stream rows; ``there`` and ``absent`` are tensors of theirs."""
     # Of 11 problems −0.4 to 1.5 points of a copy faster than as usual (H200, 2026-11-29).
     keep, drop = policies(problem, target, inputs_of(problem) + 1)
+    alone = blocks.variant == "cluster"
+    grid = blocks.groups if alone else blocks.groups * blocks.parts
     made = step(
-        problem, target, blocks, function, (blocks.groups * blocks.parts, 1, 1),
-        f"{there} words rows eps", absent,
+        problem, target, blocks, function, (grid, 1, 1),
+        f"{there} rows eps" if alone else f"{there} words rows eps",
+        f"{absent} words" if alone else absent,
         COLUMNS=problem.columns, STRIDE=problem.stride,
         CHUNK=_chunk(problem, blocks, blocks.parts), GROUPS=blocks.groups,
         PARTIALS=partial_sums(problem, blocks), PITCH=pitch(problem, blocks), HEAD=HEAD,
-        PARTS=blocks.parts,
+        PARTS=1 if alone else blocks.parts, BLOCKS=blocks.parts if alone else 0,
         TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
         BEHIND=behind(blocks), SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem),
         ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
@@ -302,7 +361,10 @@ def launches(
     made = replace(
         made,
         maxnreg=most_registers(target, blocks),
-        all_at_once=True,
+        all_at_once=not alone,
+        cluster=blocks.parts if alone else 1,
         shared_bytes=shared_bytes(problem, blocks),
     )
+    if alone:
+        return [made]
     return [mark_missing(problem, target, words_apart(blocks.parts)), made]

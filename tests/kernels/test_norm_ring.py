@@ -295,6 +295,34 @@ def test_the_warps_of_a_program_add_up(threads: int, dtype: str) -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
+    ("problem", "multiprocessors", "blocks", "warps"),
+    [
+        (Problem("layernorm-backward", 45, 2709), 2, 2, 1),
+        (Problem("rmsnorm-backward", 45, 2709), 2, 2, 1),
+        (Problem("layernorm-backward", 9, 5001, "float16"), 4, 4, 2),
+        (Problem("layernorm-residual-backward", 11, 3001), 4, 16, 1),
+        (Problem("layernorm-backward", 7, 9001, "float32"), 16, 16, 4),
+        (Problem("layernorm-backward", 40, 1236), 1, 1, 1),
+        (Problem("rmsnorm-residual-backward", 9, 600, "float32"), 1, 1, 1),
+        (Problem("layernorm-backward", 24, 20003), 16, 8, 8),
+        (Problem("rmsnorm-backward", 6, 1500, row_stride=1508), 1, 2, 1),
+        (Problem("layernorm-backward", 5, 2048), 1, 4, 1),
+    ],
+    ids=str,
+)
+def test_clusters_compute_the_gradients(
+    problem: Problem, multiprocessors: int, blocks: int, warps: int
+) -> None:
+    code = import_module("perfcli.kernels._norms.code")
+    tensors = code.inputs(problem, "cpu", 3)
+    found = run_ring(problem, multiprocessors, tensors, warps, blocks)
+    family = registry.family(problem.operation.partition("-")[0])
+    errors = compare_outputs(found, code.reference(problem, tensors), family.tolerances(problem))
+    assert [error.wrong for error in errors] == [0] * len(found)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
     ("columns", "dtype"), [(1275, "bfloat16"), (1275, "float16"), (1039, "float32")]
 )
 def test_a_row_that_is_not_finite_leaves_its_neighbours_alone(columns: int, dtype: str) -> None:
@@ -311,10 +339,14 @@ def test_a_row_that_is_not_finite_leaves_its_neighbours_alone(columns: int, dtyp
 
 
 def run_ring(
-    problem: Problem, multiprocessors: int, tensors: dict[str, Any], warps: int = 1
+    problem: Problem,
+    multiprocessors: int,
+    tensors: dict[str, Any],
+    warps: int = 1,
+    blocks: int = 0,
 ) -> dict[str, Any]:
     """Return the gradients by the best launches for so few multiprocessors, of programs of so many
-    warps."""
+    warps, or of clusters of so many blocks."""
     import torch
 
     code, planner, ring_plan = (
@@ -322,6 +354,12 @@ def run_ring(
     )
     few = replace(H200, sm_count=multiprocessors)
     every = ring_plan.candidates(problem, few, ((32 * warps, 8 if warps == 1 else 1),))
+    if blocks:
+        every = (
+            each
+            for each in ring_plan.clusters(problem, few)
+            if (each.parts, each.threads) == (blocks, 32 * warps)
+        )
     best = max(every, key=lambda each: ring_plan.estimate_efficiency(problem, few, each))
     step = ring_of(planner.launches(problem, few, best, ""))
     x, sums = tensors["x"], 1 + bool(step.constants["MEAN"])
@@ -329,9 +367,12 @@ def run_ring(
     flat = {n: t.as_strided((span,), (1,)) if t.dim() == 2 else t for n, t in tensors.items()}
     outputs = {
         "dx": torch.zeros(problem.rows, problem.columns, dtype=x.dtype),
-        "words": torch.full((problem.rows * number(step, "APART"),), -1),
         "partial": torch.zeros(sums, number(step, "PARTIALS"), number(step, "PITCH")),
     }
+    if blocks:
+        assert step.constants["words"] is None
+    else:
+        outputs["words"] = torch.full((problem.rows * number(step, "APART"),), -1)
     given = {**flat, **outputs, "rows": problem.rows, "eps": code._epsilon(problem)}
     ring = Path(str(code.__file__)).with_name("ring.py")
     values = {name: given[name] for name in step.arguments} | dict(step.constants)
