@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
 from .._elements import matrix_bytes, vector
@@ -31,12 +33,12 @@ SUM_BLOCKS = 4
 
 def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan | None:
     """Return the launches of the best way, or of ``variant``; None where it cuts no such rows."""
-    whole = choose(problem, target) if variant in (None, "fused") else None
-    shared = ring_plan.choose(problem, target) if variant in (None, "ring") else None
-    best = whole
-    if shared is not None:
-        wins = whole is None or _seconds(problem, target, shared) < _seconds(problem, target, whole)
-        best = shared if wins else whole
+    ways = {"fused": choose, "ring": ring_plan.choose}
+    if variant is not None or ring_plan.clusters_pay(problem):
+        ways["cluster"] = partial(ring_plan.choose, among=ring_plan.clusters)
+    asked = [choose_of(problem, target) for n, choose_of in ways.items() if variant in (None, n)]
+    found = [each for each in asked if each is not None]
+    best = min(found, key=lambda each: _seconds(problem, target, each), default=None)
     if best is not None:
         blocks, reached = best
         seconds = _seconds(problem, target, best)
@@ -50,9 +52,10 @@ def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
 
 
 def _seconds(problem: Problem, target: Target, found: tuple[Blocks, float]) -> float:
-    """Return about how long it takes; what rings reach is estimated with their launches."""
+    """Return about how long it takes; what rings and clusters reach is estimated with their
+    launches."""
     blocks, reached = found
-    return estimate_seconds(problem, target, reached, 0 if blocks.variant == "ring" else 2)
+    return estimate_seconds(problem, target, reached, 2 if blocks.variant == "fused" else 0)
 
 
 def _split_seconds(problem: Problem, target: Target) -> float:
@@ -66,8 +69,8 @@ def _split_seconds(problem: Problem, target: Target) -> float:
 
 
 def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
-    """Plan persistent programs, for whole rows or in a ring, then the sum of what each of them has
-    added up."""
+    """Plan persistent programs, for whole rows or in a ring, also of clusters, then the sum of what
+    each of them has added up."""
     mean = has_mean(problem)
     given = {
         "x": True, "dy": True, "dsum": has_residual(problem), "weight": True, "mean": mean,

@@ -57,7 +57,7 @@ MOST_TILES = 8
 IDLE = 0.09
 """What lanes without a column cost, of those with one, in rows of more than two tiles and in those
 that start between multiples of 16 bytes."""
-ENDS, CONVERTING = 0.05, 0.05
+ENDS, CONVERTING = 0.03, 0.03
 """What the ends of such rows cost, or float16, whose conversions take twice as long as
 bfloat16's."""
 MOST_PROGRAMS = 8

@@ -38,7 +38,7 @@ def plan(name: str, problem: Problem, target: Target, variant: str | None = None
             f"{', '.join(operations)}"
         )
     forward = MEAN_BUILDERS if has_mean(problem) else tuple(BUILDERS)
-    known = ("fused", "ring", "split") if is_backward(problem) else forward
+    known = ("fused", "ring", "cluster", "split") if is_backward(problem) else forward
     if variant is not None and variant not in known:
         raise PerfcliError(
             f"{name}: no variant {variant!r} of {problem.operation}: expected one of "

@@ -1,7 +1,7 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code="assignment, var-annotated, attr-defined"
-# ruff: noqa: ANN001, C901, RET505, RUF005 (arguments have no Python types; branches are
-# constant)
+# ruff: noqa: ANN001, C901, RET505, RUF005, SIM102 (arguments have no Python types; branches
+# are constant)
 """Streams long rows through shared memory: gradients of norms (see ``_gluon.streaming``).
 
 ``PARTS`` persistent programs share each row, and ``GROUPS`` groups of them take rows. A program
@@ -220,8 +220,9 @@ def gradient_ring(
     segment of each group. The formulas are those of ``backward``."""
     KIND: gl.constexpr = x.dtype.element_ty
     SURE: gl.constexpr = COLUMNS - (PARTS - 1) * CHUNK
-    ALL: gl.constexpr = WARPS * BLOCKS if BLOCKS else WARPS
-    layout: gl.constexpr = tile_layout(WARPS, ALL // WARPS)
+    CLUSTER: gl.constexpr = BLOCKS > 1
+    ALL: gl.constexpr = WARPS * BLOCKS
+    layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
     MAILBOX: gl.constexpr = mailbox_bytes(WARPS, BLOCKS)
     MIXED: gl.constexpr = GROUPS % SPACING != 0
@@ -232,15 +233,14 @@ def gradient_ring(
     WIDE: gl.constexpr = HALVES == 1 or not MEAN
     tensors = (x, dy, dsum) if RESIDUAL else (x, dy)
     SLOT: gl.constexpr = (2 + RESIDUAL) * TILES * WARPS * WARP_WORDS * 4
-    if BLOCKS > 1:
+    if CLUSTER:
         base = open_mailboxes(WARPS, BLOCKS, MAILBOXES, SLOTS * SLOT)
         scratch = base + SLOTS * SLOT
     else:
         base, scratch = allocate(SLOTS * SLOT, SCRATCH, WARPS)
-    if BLOCKS == 0:
         lane = lanes_of_warps(WARPS, PARTS)
-    memory = base + vectors_of_warps(layout, WARPS, ALL // WARPS) * 16
-    before_segment = 0
+    memory = base + vectors_of_warps(layout, WARPS, BLOCKS) * 16
+    earlier = 0  # rows, of earlier segments
     kind, kinds = kinds_of_group(group, rows, GROUPS, SPACING, MIXED)
     for nth in range(kinds):
         lead = (kind + nth) * STRIDE % ALIGN if PEEL else 0
@@ -254,7 +254,7 @@ def gradient_ring(
         for slot in gl.static_range(SLOTS - BEHIND):
             fetch(
                 memory + slot * SLOT, tensors, begin + slot * STEP, until, part, left, layout,
-                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP, ALL // WARPS,
+                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
             )  # fmt: skip
         weights = _load_weights(
             weight, part, lead, layout, COLUMNS, CHUNK, TILES, ALL, HALVES, WIDE
@@ -269,16 +269,14 @@ def gradient_ring(
             sums = sums + (gl.zeros([ALL, WARP_WORDS], gl.float32, layout),)
         biases = sums if MEAN else ()
         await_previous(OVERLAP)
-        if BLOCKS > 1:
+        if CLUSTER:
             if nth == 0:
                 await_blocks()
         slot = 0
         if MEAN:
             mu = gl.load(mean + begin, mask=begin < until, other=0.0)
-            done_mu = mu
+            done_mu = mu * 0.0
             sigma = mu * 0.0
-            if BEHIND == 0:
-                sigma = gl.load(rstd + begin, mask=begin < until, other=0.0)
         for round in range(rounds):
             row = begin + round * STEP
             done = row - BEHIND * STEP
@@ -288,7 +286,7 @@ def gradient_ring(
                 next_mu = gl.load(mean + row + STEP, mask=row + STEP < until, other=0.0)
                 next_done_mu = gl.load(mean + after, mask=is_there, other=0.0)
                 next_sigma = gl.load(rstd + after, mask=is_there, other=0.0)
-            if BLOCKS == 0:
+            if not CLUSTER:
                 told = told_at(words, done, lane, APART)
                 seen = peek(told, PARTS)
             wait(SLOTS - BEHIND - 1)
@@ -315,21 +313,18 @@ def gradient_ring(
                         one = gl.fma(value, value, one)
                         two = gl.fma(g, value, two)
             one, two = gl.reduce((one, two), 1, add_pairs)
-            turn = before_segment + round
-            if BLOCKS != 1:
-                if round < count:
-                    if BLOCKS:
-                        mailbox = scratch + turn % MAILBOXES * MAILBOX
-                        post(one, two, mailbox, layout, WARPS, BLOCKS, BLOCKS)
-                    else:
-                        tell(words, row, round, part, one, two, scratch, layout, APART, WARPS)
-            if done >= least:
-                if BLOCKS == 0:
-                    first, second = await_sums(told, seen, PARTS)
-                elif BLOCKS == 1:
-                    first, second = one, two
+            turn = earlier + round
+            if round < count:
+                if CLUSTER:
+                    mailbox = scratch + turn % MAILBOXES * MAILBOX
+                    post(one, two, mailbox, layout, WARPS, BLOCKS, BLOCKS)
                 else:
+                    tell(words, row, round, part, one, two, scratch, layout, APART, WARPS)
+            if done >= least:
+                if CLUSTER:
                     first, second = _receive(scratch, turn - BEHIND, WARPS, BLOCKS)
+                else:
+                    first, second = await_sums(told, seen, PARTS)
                 first = as_column(first, layout) / COLUMNS
                 second = as_column(second, layout) / COLUMNS
                 if MEAN and HALVES == 2:  # the input is rounded more than this product
@@ -382,7 +377,7 @@ def gradient_ring(
                     )  # fmt: skip
                     fetch_tile(
                         before, sources, tile, coming < until, left, layout, TILES, SURE, WARPS,
-                        HALVES, KEEP, ALL // WARPS,
+                        HALVES, KEEP, BLOCKS,
                     )  # fmt: skip
                 sums = new_sums
                 biases = new_biases
@@ -390,7 +385,7 @@ def gradient_ring(
             else:
                 fetch(
                     before, tensors, coming, until, part, left, layout, TILES,
-                    STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP, ALL // WARPS,
+                    STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
                 )  # fmt: skip
             slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
             if MEAN:
@@ -398,7 +393,7 @@ def gradient_ring(
                 done_mu = next_done_mu
                 sigma = next_sigma
         wait(0)
-        before_segment += count
+        earlier += count
         if nth == kinds - 1:
             start_next(OVERLAP)
         to = partial + (group + kind + nth if MIXED else group).to(gl.int64) * PITCH

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from math import pow
 
 from perfcli.model import KernelLaunch, Problem, Target
 
-from .._clusters import mailbox_bytes, sizes, why_none
+from .._clusters import mailbox_bytes, why_none
 from .._elements import ITEM_BYTES, lanes_of, sector_of, vector
 from .._eviction import policies
 from .blocks import (
@@ -23,6 +23,7 @@ from .blocks import (
     words_apart,
 )
 from .cuts import (
+    LAUNCH,
     alignments,
     halves,
     inputs_of,
@@ -38,9 +39,10 @@ from .cuts import (
 LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 8
 """Of a ring: at least one row that waits for the sums of others, one that is added up, and one on
 its way."""
-MOST_PARTS = 160
-"""Programs of a row: each looks for the words of all, with up to 5 of each lane (132 were
-measured)."""
+MOST_PARTS = 100
+"""Programs of a row: each looks for the words of all. With 129, rmsnorm-backward 545 × 246615
+bfloat16 reached 91.3 percent of a copy, and 91.9 with 64 of twice the threads; with 132,
+layernorm-backward 986 × 136250 reached 80.3, where 90 were expected (H200, 2026-11-29)."""
 
 
 def _is_possible(problem: Problem, target: Target) -> bool:
@@ -48,13 +50,6 @@ def _is_possible(problem: Problem, target: Target) -> bool:
     bytes at a time, which is all that it does so."""
     able = target.vendor == "nvidia" and target.capability >= (8, 0)
     return able and takes_vectors(problem)
-
-
-def choose(problem: Problem, target: Target) -> tuple[Blocks, float] | None:
-    """Return the best blocks, and about which share of the bandwidth they reach; None where none
-    fit."""
-    found = [(b, estimate_efficiency(problem, target, b)) for b in candidates(problem, target)]
-    return max(found, key=lambda each: each[1], default=None)
 
 
 Shapes = tuple[tuple[int, int], ...]
@@ -77,42 +72,48 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
                     yield made
 
 
+def choose(
+    problem: Problem,
+    target: Target,
+    among: Callable[[Problem, Target], Iterator[Blocks]] = candidates,
+) -> tuple[Blocks, float] | None:
+    """Return the best blocks, and about which share of the bandwidth they reach; None where none
+    fit."""
+    found = [(b, estimate_efficiency(problem, target, b)) for b in among(problem, target)]
+    return max(found, key=lambda each: each[1], default=None)
+
+
 MAILBOXES = 4
 """Of a block, as in ``ring``."""
-NEIGHBOURS = 16
-"""Multiprocessors among which the blocks of a cluster have to find room (a GPC of an H200 has 16 or
-18 of them)."""
+BLOCKS = 2
+"""Of a cluster. Two multiprocessors that share a part of the chip (a TPC) always find room for it.
+Larger ones do not: an H200 had 7 groups of 16 multiprocessors, of which clusters of 16 blocks could
+be, and 12 others, and the last clusters ran when all others were done (2026-11-29)."""
+
+
+def clusters_pay(problem: Problem) -> bool:
+    """Return whether clusters may be faster than all else, as far as it was measured: for layer
+    norm without a residual. Of others, other ways were faster in 11 of 11 problems, by up to 10
+    points of a copy, which the estimate does not see (H200, 2026-11-29: rmsnorm-backward 8697 ×
+    15434 bfloat16 in clusters 90.5 percent, in a ring 96.6; with a residual 147169 × 912 float16
+    89.8, by whole rows 99.5)."""
+    return has_mean(problem) and not has_residual(problem)
 
 
 def clusters(problem: Problem, target: Target) -> Iterator[Blocks]:
-    """Yield every way to cut rows among the blocks of a cluster."""
+    """Yield every way to cut rows among the blocks of clusters."""
     if not _is_possible(problem, target) or why_none(target):
         return
-    every = product(alignments(problem), SHAPES, (1, *sizes(target)))
-    for align, (threads, per_sm), parts in every:
-        if parts == 1 and threads != target.warp_size:
-            continue
-        tile = threads * parts * vector(problem)
+    for align, (threads, per_sm) in product(alignments(problem), SHAPES):
+        tile = threads * BLOCKS * vector(problem)
         tiles = -(-lanes_of(problem, align) // tile)
-        blocks = Blocks(
-            "cluster", threads, 1, tile, align, tiles, parts=parts, per_sm=per_sm
-        )
+        if tiles > MOST_TILES:
+            continue
+        blocks = Blocks("cluster", threads, 1, tile, align, tiles, BLOCKS, per_sm=per_sm)
         for count in ways_to_group(problem, target, blocks):
-            made = replace(blocks, groups=count)
-            slots = min(_slots(problem, target, made), MOST_SLOTS)
-            if tiles > MOST_TILES or slots < LEAST_SLOTS:
-                continue
-            if _registers(problem, made) <= most_registers(target, made):
-                yield replace(made, stages=slots)
-
-
-def _room(problem: Problem, target: Target, blocks: Blocks) -> int:
-    """Return how many groups there is room for."""
-    if blocks.variant != "cluster":
-        return blocks.per_sm * target.sm_count // _fewest_parts(problem, blocks)
-    if blocks.parts <= 2 * blocks.per_sm:
-        return blocks.per_sm * target.sm_count // blocks.parts
-    return target.sm_count // NEIGHBOURS * (NEIGHBOURS * blocks.per_sm // blocks.parts)
+            made = _with_slots(problem, target, replace(blocks, groups=count))
+            if made is not None:
+                yield made
 
 
 def ways_to_group(problem: Problem, target: Target, blocks: Blocks) -> Iterator[int]:
@@ -120,7 +121,8 @@ def ways_to_group(problem: Problem, target: Target, blocks: Blocks) -> Iterator[
     rows of a group lie alike; and as many as there is room for, where that saves more rounds than
     the least that a further segment takes."""
     spacing = spacing_of(problem, blocks.align)
-    room = _room(problem, target, blocks)
+    parts = BLOCKS if blocks.variant == "cluster" else _fewest_parts(problem, blocks)
+    room = blocks.per_sm * target.sm_count // parts
     alike = min(room, _round_up(problem.rows, spacing)) // spacing * spacing
     every = min(room, problem.rows)
     if alike:
@@ -143,23 +145,25 @@ def share(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
     parts = _even_parts(problem, blocks, most, max(fewest, int(SHARED * most)))
     chunk = _chunk(problem, blocks, parts)
     made = replace(blocks, parts=-(-lanes // chunk), tiles=-(-chunk // blocks.tile))
-    slots = min(_slots(problem, target, made), MOST_SLOTS)
-    if slots < LEAST_SLOTS or _registers(problem, made) > most_registers(target, made):
-        return None
-    return replace(made, stages=slots)
+    return _with_slots(problem, target, made)
 
 
-def _slots(problem: Problem, target: Target, blocks: Blocks) -> int:
-    """Return how many rows shared memory has room for."""
+def _with_slots(problem: Problem, target: Target, blocks: Blocks) -> Blocks | None:
+    """Return the blocks with as many rows in shared memory as it has room for; None where that is
+    too few, or where a thread needs more registers than it may have."""
     room = target.shared_bytes_per_sm // blocks.per_sm - target.reserved_shared_bytes_per_block
     room = min(room, target.shared_bytes_per_block_optin) // 128 * 128
-    return (room - _scratch(blocks)) // _slot(problem, blocks)
+    slots = min((room - _scratch(blocks)) // _slot(problem, blocks), MOST_SLOTS)
+    if slots < LEAST_SLOTS or _registers(problem, blocks) > most_registers(target, blocks):
+        return None
+    return replace(blocks, stages=slots)
 
 
 def _even_parts(problem: Problem, blocks: Blocks, most: int, least: int) -> int:
     """Return the most programs of a row whose last one ends in the last tile of the others; if none
     do, whose last one lacks no more than a tile of what they have; ``most`` where there are none:
-    what each tile of a program may lack takes instructions, and registers until they spill."""
+    what each tile of a program may lack takes instructions, and registers until they spill. Those
+    whose parts are whole sectors of memory come first."""
     lanes = lanes_of(problem, blocks.align)
 
     def lacking(parts: int) -> int:
@@ -169,9 +173,14 @@ def _even_parts(problem: Problem, blocks: Blocks, most: int, least: int) -> int:
         return (_chunk(problem, blocks, parts) - 1) % blocks.tile + 1
 
     every = range(most, least - 1, -1)
-    alike = (parts for parts in every if lacking(parts) + blocks.align < of_last_tile(parts))
-    even = (parts for parts in every if lacking(parts) <= blocks.tile)
-    return next(alike, next(even, most))
+    whole = [n for n in every if _chunk(problem, blocks, n) % sector_of(problem) == 0]
+    for among in (whole, every):
+        alike = (parts for parts in among if lacking(parts) + blocks.align < of_last_tile(parts))
+        even = (parts for parts in among if lacking(parts) <= blocks.tile)
+        found = next(alike, next(even, 0))
+        if found:
+            return found
+    return most
 
 
 SHARED = 0.94
@@ -238,7 +247,7 @@ def _slot(problem: Problem, blocks: Blocks) -> int:
 
 def _scratch(blocks: Blocks) -> int:
     """Return the bytes by which the warps of a program tell each other their sums."""
-    if blocks.variant == "cluster" and blocks.parts > 1:
+    if blocks.variant == "cluster":
         return _round_up(MAILBOXES * mailbox_bytes(blocks.threads // 32, blocks.parts), 128)
     return _round_up(32 + blocks.threads, 128)
 
@@ -250,21 +259,21 @@ def shared_bytes(problem: Problem, blocks: Blocks) -> int:
 
 def behind(blocks: Blocks) -> int:
     """Return how many rows a program adds up before it finishes the first of them."""
-    if blocks.variant == "cluster":
-        return min(blocks.parts - 1, 1)
-    return 2 if blocks.stages > 3 else 1
+    return 2 if blocks.stages > 3 and blocks.variant == "ring" else 1
 
 
 def _registers(problem: Problem, blocks: Blocks) -> int:
     """Return about how many registers a thread needs, for its columns' weights and sums and
     besides, such that ptxas 12.8 spills next to nothing for sm_90."""
     elements = blocks.tiles * vector(problem)
-    own = 56 + 16 * peels(problem, blocks) + elements * has_residual(problem) // 2
     mixed = is_mixed(problem, blocks)
-    own += 48 * (has_mean(problem) or mixed) * (_tiles_with_ends(problem, blocks) > 2)
-    own += OF_SEGMENTS * mixed
-    warps = blocks.threads // 32 if blocks.variant == "cluster" else 1
-    looks = -(-blocks.parts * warps // 32) - 1
+    if blocks.variant == "cluster":  # whose blocks have both ends of a row
+        own = 120 if has_mean(problem) or peels(problem, blocks) else 56
+    else:
+        own = 56 + 16 * peels(problem, blocks)
+        own += 48 * (has_mean(problem) or mixed) * (_tiles_with_ends(problem, blocks) > 2)
+    own += elements * has_residual(problem) // 2 + OF_SEGMENTS * mixed
+    looks = -(-blocks.parts // 32) - 1
     each = 2 + has_mean(problem) * (0.5 if halves(problem) == 2 else 1)
     return int(own + 6 * looks + elements * each)
 
@@ -280,58 +289,59 @@ def _tiles_with_ends(problem: Problem, blocks: Blocks) -> int:
     percent of a copy instead of 91 (layernorm-backward 9309 × 14419, 43338 × 3097)."""
     if not peels(problem, blocks):
         return 0
-    before = 0 if blocks.variant == "cluster" else blocks.parts - 1
-    sure = problem.columns - before * _chunk(problem, blocks, blocks.parts)
+    sure = problem.columns - (blocks.parts - 1) * _chunk(problem, blocks, blocks.parts)
     return 1 + blocks.tiles - max(sure, 0) // blocks.tile
 
 
 def estimate_efficiency(problem: Problem, target: Target, blocks: Blocks) -> float:
     """Return about which share of the memory's bandwidth is reached: all rounds last as long as
-    their transfers or as what programs do, more where both are long. The constants fit 296 launches
-    of 140 problems (H200, triton 3.6, 2026-11-29), half of them within 1 percent."""
-    mean, ends = has_mean(problem), peels(problem, blocks)
+    their transfers or as what programs do, more where both are long. The constants fit 634 launches
+    of 99 problems (H200, triton 3.6, 2026-11-29), half of them within 1.2 percent."""
+    cluster = blocks.variant == "cluster"
     found = segments(problem, blocks)
     moves = moved_bytes(problem) / target.bandwidth
-    elements = blocks.tiles * vector(problem)
-    each = PER_ELEMENT[problem.dtype] + OF_MEAN * mean
-    instructions = PER_ROUND + PER_END * ends + elements * each
+    each = PER_ELEMENT[problem.dtype] + OF_MEAN * has_mean(problem)
+    instructions = PER_ROUND + blocks.tiles * vector(problem) * each
     works = blocks.per_sm * blocks.threads / 128 * instructions * ISSUE
-    if blocks.variant == "cluster":
-        waits = 0.3e-6
-    else:
-        waits = STALLS[blocks.threads] + TELLING[behind(blocks)] * pow(blocks.parts / 64, CROWD)
-        waits += FEW / blocks.parts
+    waits = CLUSTER_STALL if cluster else STALLS[blocks.threads] + FEW / blocks.parts
     rounds = max(sum(each) + behind(blocks) * sum(map(bool, each)) for each in found)
     busy = rounds * (works + waits)
-    transfers = moves * (1 + SHARED_SECTORS * shares_sectors(problem, blocks))
-    together = pow(pow(transfers, OVERLAPPED) + pow(busy, OVERLAPPED), 1 / OVERLAPPED)
-    besides = LAUNCHES + (max(map(len, found)) - 1) * SEGMENT
+    parts_share = _chunk(problem, blocks, blocks.parts) % sector_of(problem) != 0
+    longer = SHARED_SECTORS * (parts_share or shares_sectors(problem, blocks))
+    longer += ODD * (cluster and halves(problem) == 2 and problem.stride % 2)
+    transfers = moves * (1 + longer)
+    power = CLUSTER_OVERLAPPED if cluster else OVERLAPPED
+    together = pow(pow(transfers, power) + pow(busy, power), 1 / power)
+    besides = LAUNCHES - cluster * LAUNCH + (max(map(len, found)) - 1) * SEGMENT
     besides += moves * share_of_partials(problem, target, sum(map(len, found)))
     return moves / (together + besides)
 
 
-PER_ROUND, PER_END = 115, 15
-"""Instructions of a thread in a round, and for rows that start anywhere."""
+PER_ROUND = 115
+"""Instructions of a thread in a round."""
 PER_ELEMENT = {"bfloat16": 10.8, "float16": 12.9, "float32": 16.1}
 """Instructions for each element, and what float16's conversions take longer."""
-OF_MEAN = 7.7
+OF_MEAN = 7.0
 """What a mean adds to them, registers included, so that others wait."""
 ISSUE = 0.393e-9
 """Seconds of a quarter of a multiprocessor for each instruction of a warp."""
-STALLS = {32: 0.61e-6, 64: 0.62e-6, 128: 0.74e-6, 256: 0.65e-6}
-"""Seconds of a round that a program waits besides, by its threads."""
-TELLING, CROWD = {1: 0.29e-6, 2: 0.042e-6}, 1.75
-"""Seconds of a round for 64 programs of a row, by how many rows later its sums are needed, and the
-power by which they grow with more."""
-FEW = 0.51e-6
+STALLS = {32: 0.38e-6, 64: 0.58e-6, 128: 0.57e-6, 256: 0.57e-6}
+"""Seconds of a round that a program waits besides, by its threads: most of it for what others tell
+in global memory, which comes behind all that is being copied."""
+CLUSTER_STALL = 0.34e-6
+"""The same of a cluster's block, to which others tell it in shared memory."""
+FEW = 0.44e-6
 """What it adds to them that a row has one program, or with more a part of it: whole rows arrive at
 one multiprocessor."""
-OVERLAPPED = 4.8
-SHARED_SECTORS = 0.025
+OVERLAPPED, CLUSTER_OVERLAPPED = 4.6, 9.0
+SHARED_SECTORS = 0.053
 """By how much longer transfers last whose tiles begin within sectors."""
-LAUNCHES = 8.3e-6
-"""Seconds before the first row and behind the last."""
-SEGMENT = 9.4e-6
+ODD = 0.045
+"""The same where a cluster's block has the ends of many rows of odd widths, which it writes two
+bytes at a time."""
+LAUNCHES = 7e-6
+"""Seconds before the first row and behind the last; clusters need a launch less."""
+SEGMENT = 12e-6
 """Seconds that each further segment takes besides its rounds: its first rows and weights are waited
 for, and its columns' sums are written."""
 
@@ -342,29 +352,29 @@ def launches(
     """Return the launches that stream rows; ``there`` and ``absent`` are tensors of theirs."""
     # Of 11 problems −0.4 to 1.5 points of a copy faster than as usual (H200, 2026-11-29).
     keep, drop = policies(problem, target, inputs_of(problem) + 1)
-    alone = blocks.variant == "cluster"
-    grid = blocks.groups if alone else blocks.groups * blocks.parts
+    cluster = blocks.variant == "cluster"
+    together, parts = (blocks.parts, 1) if cluster else (1, blocks.parts)
     made = step(
-        problem, target, blocks, function, (grid, 1, 1),
-        f"{there} rows eps" if alone else f"{there} words rows eps",
-        f"{absent} words" if alone else absent,
+        problem, target, blocks, function, (blocks.groups * parts, 1, 1),
+        f"{there} rows eps" if cluster else f"{there} words rows eps",
+        f"{absent} words" if cluster else absent,
         COLUMNS=problem.columns, STRIDE=problem.stride,
         CHUNK=_chunk(problem, blocks, blocks.parts), GROUPS=blocks.groups,
         PARTIALS=partial_sums(problem, blocks), PITCH=pitch(problem, blocks), HEAD=HEAD,
-        PARTS=1 if alone else blocks.parts, BLOCKS=blocks.parts if alone else 0,
-        TILES=blocks.tiles, WARPS=blocks.threads // 32, SLOTS=blocks.stages,
-        BEHIND=behind(blocks), SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem),
-        ALIGN=blocks.align, PEEL=peels(problem, blocks), HALVES=halves(problem),
-        RESIDUAL=has_residual(problem), MEAN=has_mean(problem), APART=words_apart(blocks.parts),
-        SCRATCH=_scratch(blocks), KEEP=keep, DROP=drop, OVERLAP=target.overlaps_launches,
+        PARTS=parts, BLOCKS=together, TILES=blocks.tiles, WARPS=blocks.threads // 32,
+        SLOTS=blocks.stages, BEHIND=behind(blocks), SPACING=spacing_of(problem, blocks.align),
+        VECTOR=vector(problem), ALIGN=blocks.align, PEEL=peels(problem, blocks),
+        HALVES=halves(problem), RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
+        APART=words_apart(parts), SCRATCH=_scratch(blocks), KEEP=keep, DROP=drop,
+        OVERLAP=target.overlaps_launches,
     )  # fmt: skip
     made = replace(
         made,
         maxnreg=most_registers(target, blocks),
-        all_at_once=not alone,
-        cluster=blocks.parts if alone else 1,
+        all_at_once=not cluster,
+        cluster=together,
         shared_bytes=shared_bytes(problem, blocks),
     )
-    if alone:
+    if cluster:
         return [made]
-    return [mark_missing(problem, target, words_apart(blocks.parts)), made]
+    return [mark_missing(problem, target, words_apart(parts)), made]

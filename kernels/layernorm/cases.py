@@ -11,6 +11,7 @@ from ..rmsnorm.cases import (
     BACKWARD,
     BACKWARD_SIZES,
     CLUSTERED,
+    CLUSTERED_GRADIENTS,
     DATA,
     PLANNED_ROWS,
     RING_SIZES,
@@ -103,6 +104,11 @@ def _backward() -> list[Case]:
         for data in DATA
     ]
     cases += [Case(Problem("layernorm-backward", *size), "ring") for size in RING_SIZES]
+    cases += [
+        Case(Problem(operation, *size), "cluster")
+        for operation in ("layernorm-backward", "layernorm-residual-backward")
+        for size in CLUSTERED_GRADIENTS
+    ]
     return cases + [
         Case(Problem("layernorm-backward", 7, 1128), variant, layout=layout)
         for variant in BACKWARD

@@ -138,7 +138,7 @@ FAMILY = KernelFamily(
         KernelVariant(
             "cluster",
             "a row over a cluster of blocks, which keep the weights for further rows",
-            FORWARD,
+            (*FORWARD, *BACKWARD),
         ),
         KernelVariant(
             "fused", "dx and dw in one persistent pass; partial sums added afterwards", BACKWARD

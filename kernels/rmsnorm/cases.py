@@ -24,6 +24,14 @@ RING_SIZES = (
     (5, 103560, "bfloat16"),
 )
 """Long rows; of the first, only some reach the last program."""
+CLUSTERED_GRADIENTS = (
+    (300, 2709, "bfloat16"),
+    (40, 6056, "float16"),
+    (199, 4097, "float32"),
+    (70, 20001, "bfloat16"),
+    (1, 1192, "bfloat16"),
+)
+"""Rows of two blocks: of any start, of two that are whole vectors, and one alone."""
 ROWS_AND_COLUMNS = (
     (1, 192),
     (7, 760),
@@ -128,7 +136,12 @@ def _backward() -> list[Case]:
         Case(Problem("rmsnorm-backward", rows, columns))
         for rows, columns in ((8192, 192), (37, 8192), (7, 8193), (3, 50257))
     ]
-    return cases + [Case(Problem("rmsnorm-backward", *size), "ring") for size in RING_SIZES]
+    cases += [Case(Problem("rmsnorm-backward", *size), "ring") for size in RING_SIZES]
+    return cases + [
+        Case(Problem(operation, *size), "cluster")
+        for operation in ("rmsnorm-backward", "rmsnorm-residual-backward")
+        for size in CLUSTERED_GRADIENTS
+    ]
 
 
 def _special() -> list[Case]:

@@ -302,8 +302,8 @@ def test_the_warps_of_a_program_add_up(threads: int, dtype: str) -> None:
         (Problem("layernorm-backward", 9, 5001, "float16"), 4, 4, 2),
         (Problem("layernorm-residual-backward", 11, 3001), 4, 16, 1),
         (Problem("layernorm-backward", 7, 9001, "float32"), 16, 16, 4),
-        (Problem("layernorm-backward", 40, 1236), 1, 1, 1),
-        (Problem("rmsnorm-residual-backward", 9, 600, "float32"), 1, 1, 1),
+        (Problem("layernorm-backward", 40, 1236), 1, 2, 1),
+        (Problem("rmsnorm-residual-backward", 9, 600, "float32"), 1, 2, 1),
         (Problem("layernorm-backward", 24, 20003), 16, 8, 8),
         (Problem("rmsnorm-backward", 6, 1500, row_stride=1508), 1, 2, 1),
         (Problem("layernorm-backward", 5, 2048), 1, 4, 1),
@@ -311,11 +311,16 @@ def test_the_warps_of_a_program_add_up(threads: int, dtype: str) -> None:
     ids=str,
 )
 def test_clusters_compute_the_gradients(
-    problem: Problem, multiprocessors: int, blocks: int, warps: int
+    problem: Problem,
+    multiprocessors: int,
+    blocks: int,
+    warps: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    code = import_module("perfcli.kernels._norms.code")
+    code, ring_plan = (import_module(f"perfcli.kernels._norms.{n}") for n in ("code", "ring_plan"))
+    monkeypatch.setattr(ring_plan, "BLOCKS", blocks)
     tensors = code.inputs(problem, "cpu", 3)
-    found = run_ring(problem, multiprocessors, tensors, warps, blocks)
+    found = run_ring(problem, multiprocessors, tensors, warps, clusters=True)
     family = registry.family(problem.operation.partition("-")[0])
     errors = compare_outputs(found, code.reference(problem, tensors), family.tolerances(problem))
     assert [error.wrong for error in errors] == [0] * len(found)
@@ -343,10 +348,10 @@ def run_ring(
     multiprocessors: int,
     tensors: dict[str, Any],
     warps: int = 1,
-    blocks: int = 0,
+    clusters: bool = False,
 ) -> dict[str, Any]:
     """Return the gradients by the best launches for so few multiprocessors, of programs of so many
-    warps, or of clusters of so many blocks."""
+    warps, or of clusters of such blocks."""
     import torch
 
     code, planner, ring_plan = (
@@ -354,12 +359,8 @@ def run_ring(
     )
     few = replace(H200, sm_count=multiprocessors)
     every = ring_plan.candidates(problem, few, ((32 * warps, 8 if warps == 1 else 1),))
-    if blocks:
-        every = (
-            each
-            for each in ring_plan.clusters(problem, few)
-            if (each.parts, each.threads) == (blocks, 32 * warps)
-        )
+    if clusters:
+        every = (each for each in ring_plan.clusters(problem, few) if each.threads == 32 * warps)
     best = max(every, key=lambda each: ring_plan.estimate_efficiency(problem, few, each))
     step = ring_of(planner.launches(problem, few, best, ""))
     x, sums = tensors["x"], 1 + bool(step.constants["MEAN"])
@@ -369,7 +370,7 @@ def run_ring(
         "dx": torch.zeros(problem.rows, problem.columns, dtype=x.dtype),
         "partial": torch.zeros(sums, number(step, "PARTIALS"), number(step, "PITCH")),
     }
-    if blocks:
+    if clusters:
         assert step.constants["words"] is None
     else:
         outputs["words"] = torch.full((problem.rows * number(step, "APART"),), -1)
