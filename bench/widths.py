@@ -294,7 +294,6 @@ def _cuts_of_norms_backward(
             label = f"{blocks.variant}, {blocks.threads} threads from multiples of {blocks.align}"
             if planned_by is rings:
                 label += f", {blocks.per_sm} a multiprocessor"
-                label += f", {blocks.parts} blocks" * (blocks.variant == "cluster")
                 label += ", rows of several kinds" * rings.is_mixed(problem, blocks)
             if reached > best.get(label, (0.0, None))[0]:
                 best[label] = (reached, blocks)

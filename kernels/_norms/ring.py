@@ -20,6 +20,11 @@ before it, whose sums the other programs have told meanwhile, and starts to copy
 it, tile by tile: nobody waits for memory or for another program, and registers hold only the
 weights and the columns' sums. All programs have to be resident at once: the launch is cooperative,
 so that it starts with all of them or not at all.
+
+What programs tell each other in global memory comes behind all that is being copied. With
+``BLOCKS`` > 1, a program is a cluster of so many blocks instead, which has whole rows
+(``PARTS`` = 1), and whose warps send their sums to the shared memory of all blocks. Its tiles
+belong to all of them, a part of each to every warp.
 """
 
 from __future__ import annotations
@@ -161,8 +166,9 @@ def _keep(
 
 
 MAILBOXES = gl.constexpr(4)
-"""Of a block: a program that has sent the sums of a row has those of the row before the last one,
-which all had read when they sent those of the last one."""
+"""Of a block, for as many rows in turn. A warp that sends the sums of a row has received those of
+the row two before, of all warps; and these had read those of the row four before, whose mailbox is
+used again, before they sent them."""
 
 
 @gluon.jit

@@ -4,6 +4,7 @@ our own runs the kernel here (``gluon_interpreter``), on a GPU it is ``perfcli k
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,8 @@ import gluon_interpreter
 import pytest
 
 from perfcli.errors import PerfcliError
+from perfcli.facts.binary.cubin import find_tools, read_cubin
+from perfcli.handwritten import compiling
 from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.compiling import compile_launch
 from perfcli.loading import registry
@@ -99,7 +102,10 @@ def test_a_ring_spills_little_and_takes_the_planned_shared_memory(
         # The last program would lack most of its tiles if all but it had whole lines of columns.
         Problem("layernorm-backward", 3766, 35642),
         Problem("rmsnorm-backward", 823, 163144, "float16"),
-        Problem("rmsnorm-backward", 1190, 112824, "float16"),  # in whole vectors, not sectors
+        Problem("rmsnorm-backward", 1190, 112824, "float16"),
+        # Rows start anywhere, in two tiles of which a mask for each word is kept.
+        Problem("layernorm-backward", 2439, 55036),
+        Problem("layernorm-backward", 1066, 125943),
     ],
     ids=str,
 )
@@ -116,6 +122,102 @@ def test_programs_of_a_row_that_are_alike_spill_nothing_in_their_loop(
     # What is read from local memory comes behind all rows that are on their way.
     assert (made.local_loads_in_loops, made.local_stores_in_loops) == (0, 0)
     assert (made.spilled_words or 0) <= 4
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("threads", [32, 256])
+def test_copies_to_a_ring_have_no_uniform_part_in_their_address(threads: int) -> None:
+    """With a policy they have no room for it, and ptxas 12.8 does not know that: the device finds
+    an illegal instruction. Where a row has a single tile, ptxas sees the slot as such a part."""
+    import triton
+
+    try:
+        tools = find_tools(Path(triton.__file__).parent)
+    except PerfcliError as error:
+        pytest.skip(str(error))
+    problem = Problem("layernorm-backward", 300_000, 511)
+    planner, ring_plan = (
+        import_module(f"perfcli.kernels._norms.{n}") for n in ("plan", "ring_plan")
+    )
+    every = ring_plan.candidates(problem, H200, ((threads, 256 // threads),))
+    step = ring_of(planner.launches(problem, H200, min(every, key=lambda b: b.tiles), ""))
+    assert step.constants["KEEP"] == "evict_last"
+    function = import_module("perfcli.kernels._norms.code").function(step.function)
+    asked = LaunchToCompile("perfcli.kernels._norms.code", step, H200)
+    made = compiling._build(compiling._source(function, step), asked)
+    copies = re.findall(r"LDGSTS.*", read_cubin(made.asm["cubin"], tools, "").sass)
+    assert len(copies) >= 2 * number(step, "SLOTS")
+    assert not [each for each in copies if re.match(r"LDGSTS\S* \[R\d+\+UR", each)]
+
+
+PAIRS = [
+    Problem("layernorm-backward", 22163, 6056),
+    Problem("layernorm-backward", 31500, 4261),
+    Problem("layernorm-backward", 16384, 14336),
+    Problem("layernorm-backward", 5578, 12032, "float32"),
+    Problem("layernorm-backward", 20536, 6536, "float16"),
+]
+
+
+@pytest.mark.parametrize("problem", PAIRS, ids=str)
+def test_rows_of_layer_norm_are_shared_by_two_blocks_of_a_cluster(problem: Problem) -> None:
+    """There is room for all clusters at once, and nothing has to be marked before. Of a GPU that
+    has none, programs share rows."""
+    made = plan(problem)
+    assert made.variant == "cluster"
+    step, total = made.launches
+    assert (step.function, total.function) == ("gradient_ring", "sum_partials")
+    assert (step.cluster, step.constants["BLOCKS"], step.constants["PARTS"]) == (2, 2, 1)
+    assert "words" not in step.arguments
+    assert "launch_cooperative_grid" not in step.options
+    assert step.overlaps is False  # it copies rows before it waits for the launch before
+    threads = 32 * step.num_warps
+    per_sm = min(
+        H200.registers_per_sm // (threads * (step.maxnreg or 0)),
+        H200.shared_bytes_per_sm
+        // ((step.shared_bytes or 0) + H200.reserved_shared_bytes_per_block),
+    )
+    assert 2 * step.grid[0] <= per_sm * H200.sm_count
+    assert step.grid == (number(step, "GROUPS"), 1, 1)
+    assert number(step, "GROUPS") % number(step, "SPACING") == 0
+    assert number(step, "SLOTS") >= 3
+    assert number(step, "BEHIND") == 1  # more would take more mailboxes
+    assert made.portable is not None
+    assert made.portable.variant == "split"
+    assert plan(problem, "a100").variant != "cluster"
+
+
+def test_other_gradients_have_no_clusters_unless_they_are_asked_for() -> None:
+    for operation in ("rmsnorm-backward", "layernorm-residual-backward"):
+        problem = Problem(operation, 31500, 4261)
+        assert plan(problem).variant != "cluster"
+        assert plan(problem, variant="cluster").variant == "cluster"
+    with pytest.raises(PerfcliError, match="cluster cuts no row of 50257 columns"):
+        plan(Problem("layernorm-backward", 2048, 50257), variant="cluster")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("problem", PAIRS, ids=str)
+def test_a_pair_of_blocks_spills_nothing_in_its_loop(problem: Problem, tmp_path: Path) -> None:
+    step = ring_of(plan(problem))
+    made = compile_launch(
+        LaunchToCompile(registry.family("layernorm").code, step, H200), "layernorm", tmp_path
+    )
+    assert made.error == ""
+    assert made.shared_bytes == step.shared_bytes  # where it begins is known then
+    assert (made.local_loads_in_loops, made.local_stores_in_loops) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype"), [(128256, "bfloat16"), (66196, "bfloat16"), (48816, "float32")]
+)
+def test_programs_of_a_row_have_whole_sectors_of_it_where_that_can_be(
+    columns: int, dtype: str
+) -> None:
+    """Parts that end within one were read and written twice there, for 4 to 5 points of a copy."""
+    problem = Problem("rmsnorm-backward", 1024, columns, dtype)
+    step = ring_of(plan(problem))
+    assert number(step, "CHUNK") * (4 if dtype == "float32" else 2) % 32 == 0
 
 
 def test_odd_rows_that_are_too_long_for_all_kinds_are_mixed_in_one_launch() -> None:
