@@ -95,7 +95,8 @@ def _copy_assembly(to, at, keep):
     )
 
 
-# ptxas cannot know that they are less: bits 24 and further are the block's rank in its cluster.
+# Never less than the address: bits 24 and further are the block's rank in its cluster, below 16.
+# ptxas cannot know that.
 _PER_THREAD = gl.constexpr("min.u32 $0, $1, 0x7fffffff;")
 
 
@@ -194,9 +195,10 @@ def fetch_tile(
     SURE: gl.constexpr, WARPS: gl.constexpr, HALVES: gl.constexpr, KEEP: gl.constexpr,
     BLOCKS: gl.constexpr = 1,
 ):  # fmt: skip
-    """Start to copy a tile of a row of each tensor into a slot, of which ``to`` is each thread's
-    own (see ``per_thread``); zeros behind the ``left`` bytes of the program's part, and for a row
-    that is not there. ``BLOCKS``: of a cluster, whose tiles have so many warps of each."""
+    """Start to copy a tile of a row of each tensor into a slot; ``to`` is where each thread's own
+    vector of it begins (see ``per_thread``). Zeros are copied behind the ``left`` bytes of the
+    program's part, and for a row that is not there. ``BLOCKS``: of a cluster, whose tiles have so
+    many warps of each."""
     TILE: gl.constexpr = WARPS * WARP_WORDS * 4
     at = (words_of(tile, layout, WARPS * BLOCKS) >> 2) * 16
     inside = present & (at >= 0)

@@ -69,8 +69,8 @@ def _split_seconds(problem: Problem, target: Target) -> float:
 
 
 def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
-    """Plan persistent programs, for whole rows or in a ring, also of clusters, then the sum of what
-    each of them has added up."""
+    """Plan persistent programs, which take whole rows, share them in a ring, or are clusters, and
+    then the sum of what each has added up."""
     mean = has_mean(problem)
     given = {
         "x": True, "dy": True, "dsum": has_residual(problem), "weight": True, "mean": mean,

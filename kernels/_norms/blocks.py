@@ -43,9 +43,9 @@ class Blocks:
     tiles: int = 1
     """Such tiles per program that are kept in registers."""
     parts: int = 1
-    """Programs per row."""
+    """Programs per row, or blocks of the cluster that has it."""
     groups: int = 0
-    """Of a ring: groups of so many programs that take rows at the same time."""
+    """Of a ring or of clusters: how many groups take rows at the same time."""
     stages: int = 1
     """Pipeline stages of the loop over rows; of a cluster, its rows on their way."""
     per_sm: int = 0

@@ -58,8 +58,8 @@ IDLE = 0.09
 """What lanes without a column cost, of those with one, in rows of more than two tiles and in those
 that start between multiples of 16 bytes."""
 ENDS, CONVERTING = 0.03, 0.03
-"""What the ends of such rows cost, or float16, whose conversions take twice as long as
-bfloat16's."""
+"""What the ends of such rows cost, or float16, whose conversions take twice as long as bfloat16's;
+fitted anew since (2026-11-29)."""
 MOST_PROGRAMS = 8
 ONCE, FITTED_BYTES = 9e-6, 800e6
 """Seconds that programs of several rows take once if these are in several warps, which wait for
@@ -266,8 +266,9 @@ def choose(problem: Problem, target: Target) -> tuple[Blocks, float] | None:
 
 def say_reached(blocks: Blocks, reached: float) -> str:
     """Return why the blocks were chosen."""
+    what = "blocks" if blocks.variant == "cluster" else "programs"
     return (
-        f"{blocks.per_sm} programs of {blocks.threads} threads per multiprocessor, "
+        f"{blocks.per_sm} {what} of {blocks.threads} threads per multiprocessor, "
         f"{blocks.parts} for each row: about {reached:.0%} of the bandwidth"
     )
 

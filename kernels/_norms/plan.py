@@ -7,6 +7,7 @@ from dataclasses import replace
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
+from .._clusters import why_none
 from .._elements import without_gap
 from . import choice
 from .backward_plan import backward, fused
@@ -96,6 +97,8 @@ def _without_gluon(problem: Problem, target: Target, blocks: Blocks, why: str) -
 
 
 def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
+    if variant == "cluster" and (reason := why_none(target)):
+        raise PerfcliError(f"{family(problem)}: {reason}, leave the variant to the plan")
     made = backward(without_gap(problem), target, variant)
     if made is None:
         raise PerfcliError(

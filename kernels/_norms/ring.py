@@ -21,10 +21,10 @@ it, tile by tile: nobody waits for memory or for another program, and registers 
 weights and the columns' sums. All programs have to be resident at once: the launch is cooperative,
 so that it starts with all of them or not at all.
 
-What programs tell each other in global memory comes behind all that is being copied. With
-``BLOCKS`` > 1, a program is a cluster of so many blocks instead, which has whole rows
-(``PARTS`` = 1), and whose warps send their sums to the shared memory of all blocks. Its tiles
-belong to all of them, a part of each to every warp.
+A word that another program has told in global memory arrives behind everything that is being
+copied. With ``BLOCKS`` > 1, a program is a cluster of so many blocks instead, which has whole rows
+(``PARTS`` = 1), and whose warps send their sums to the shared memory of all blocks. A tile is
+spread over all of its warps. Clusters do not wait for each other and are launched as usual.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from .._gluon.cluster import await_blocks, mailbox_bytes, open_mailboxes, post, rearm, receive
+from .._gluon.cluster import (
+    SUMS,
+    await_blocks,
+    join_own,
+    mailbox_bytes,
+    open_mailboxes,
+    post,
+    rearm,
+    receive,
+)
 from .._gluon.streaming import (
     allocate,
     as_column,
@@ -165,21 +174,22 @@ def _keep(
         )  # fmt: skip
 
 
-MAILBOXES = gl.constexpr(4)
-"""Of a block, for as many rows in turn. A warp that sends the sums of a row has received those of
-the row two before, of all warps; and these had read those of the row four before, whose mailbox is
-used again, before they sent them."""
+@gluon.jit
+def _mailbox_of(
+    mailboxes, turn, WARPS: gl.constexpr, BLOCKS: gl.constexpr, MAILBOXES: gl.constexpr
+):  # fmt: skip
+    return mailboxes + turn % MAILBOXES * mailbox_bytes(WARPS, BLOCKS)
 
 
 @gluon.jit
-def _receive(mailboxes, turn, WARPS: gl.constexpr, BLOCKS: gl.constexpr):
+def _receive(
+    mailboxes, turn, WARPS: gl.constexpr, BLOCKS: gl.constexpr, MAILBOXES: gl.constexpr
+):  # fmt: skip
     """Return the two sums of a row from what all warps of the cluster have sent."""
-    mailbox = mailboxes + turn % MAILBOXES * mailbox_bytes(WARPS, BLOCKS)
+    mailbox = _mailbox_of(mailboxes, turn, WARPS, BLOCKS, MAILBOXES)
     found = receive(mailbox, turn // MAILBOXES % 2, WARPS, BLOCKS, BLOCKS)
     rearm(mailbox, WARPS, BLOCKS, 0)
-    first, second = found[0], found[1]
-    for n in gl.static_range(1, (WARPS * BLOCKS + 31) // 32):
-        first, second = add_pairs(first, second, found[2 * n], found[2 * n + 1])
+    first, second = join_own(found, WARPS, BLOCKS, SUMS)
     return gl.reduce((first, second), 1, add_pairs)
 
 
@@ -205,6 +215,7 @@ def gradient_ring(
     HEAD: gl.constexpr,
     PARTS: gl.constexpr,
     BLOCKS: gl.constexpr,
+    MAILBOXES: gl.constexpr,
     TILES: gl.constexpr,
     WARPS: gl.constexpr,
     SLOTS: gl.constexpr,
@@ -230,7 +241,6 @@ def gradient_ring(
     ALL: gl.constexpr = WARPS * BLOCKS
     layout: gl.constexpr = tile_layout(WARPS, BLOCKS)
     TILE: gl.constexpr = ALL * WARP_WORDS * HALVES
-    MAILBOX: gl.constexpr = mailbox_bytes(WARPS, BLOCKS)
     MIXED: gl.constexpr = GROUPS % SPACING != 0
     STEP: gl.constexpr = SPACING if MIXED else GROUPS
     group = gl.program_id(0) // PARTS
@@ -322,13 +332,13 @@ def gradient_ring(
             turn = earlier + round
             if round < count:
                 if CLUSTER:
-                    mailbox = scratch + turn % MAILBOXES * MAILBOX
+                    mailbox = _mailbox_of(scratch, turn, WARPS, BLOCKS, MAILBOXES)
                     post(one, two, mailbox, layout, WARPS, BLOCKS, BLOCKS)
                 else:
                     tell(words, row, round, part, one, two, scratch, layout, APART, WARPS)
             if done >= least:
                 if CLUSTER:
-                    first, second = _receive(scratch, turn - BEHIND, WARPS, BLOCKS)
+                    first, second = _receive(scratch, turn - BEHIND, WARPS, BLOCKS, MAILBOXES)
                 else:
                     first, second = await_sums(told, seen, PARTS)
                 first = as_column(first, layout) / COLUMNS

@@ -39,10 +39,11 @@ from .cuts import (
 LEAST_SLOTS, MOST_SLOTS, MOST_TILES = 3, 12, 8
 """Of a ring: at least one row that waits for the sums of others, one that is added up, and one on
 its way."""
-MOST_PARTS = 100
-"""Programs of a row: each looks for the words of all. With 129, rmsnorm-backward 545 × 246615
-bfloat16 reached 91.3 percent of a copy, and 91.9 with 64 of twice the threads; with 132,
-layernorm-backward 986 × 136250 reached 80.3, where 90 were expected (H200, 2026-11-29)."""
+MOST_PARTS, ANY_PARTS = 100, 160
+"""Programs of a row, each of which looks for the words of all; more than ``MOST_PARTS`` only where
+there is no other way. With 129, rmsnorm-backward 545 × 246615 bfloat16 reached 91.3 percent of a
+copy, and 91.9 with 64 of twice the threads; with 132, layernorm-backward 986 × 136250 reached 80.3,
+where 90 were expected (H200, 2026-11-29)."""
 
 
 def _is_possible(problem: Problem, target: Target) -> bool:
@@ -62,14 +63,16 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
     """Yield every way to cut the problem whose programs are all resident."""
     if not _is_possible(problem, target):
         return
+    found = []
     for align, (threads, per_sm) in product(alignments(problem), shapes):
         tile = threads * vector(problem)
         for tiles in range(1, MOST_TILES + 1):
             blocks = Blocks("ring", threads, 1, tile, align, tiles, per_sm=per_sm)
             for count in ways_to_group(problem, target, blocks):
                 made = share(problem, target, replace(blocks, groups=count))
-                if made is not None and made.parts <= MOST_PARTS:
-                    yield made
+                if made is not None and made.parts <= ANY_PARTS:
+                    found.append(made)
+    yield from [each for each in found if each.parts <= MOST_PARTS] or found
 
 
 def choose(
@@ -84,11 +87,13 @@ def choose(
 
 
 MAILBOXES = 4
-"""Of a block, as in ``ring``."""
+"""Of a block, for as many rows in turn, where a row is finished one round after its sums are sent.
+A warp that sends the sums of a row has received those of the row two before, of all warps; and
+these had read those of the row four before, whose mailbox is used again, before they sent them."""
 BLOCKS = 2
-"""Of a cluster. Two multiprocessors that share a part of the chip (a TPC) always find room for it.
-Larger ones do not: an H200 had 7 groups of 16 multiprocessors, of which clusters of 16 blocks could
-be, and 12 others, and the last clusters ran when all others were done (2026-11-29)."""
+"""Of a cluster. A cluster of two always finds room on the two multiprocessors of a TPC. Larger ones
+do not: on an H200, clusters of 16 found room on 7 groups of 16 multiprocessors, 20 were left over,
+and the last clusters ran when all others were done (2026-11-29)."""
 
 
 def clusters_pay(problem: Problem) -> bool:
@@ -361,9 +366,10 @@ def launches(
         COLUMNS=problem.columns, STRIDE=problem.stride,
         CHUNK=_chunk(problem, blocks, blocks.parts), GROUPS=blocks.groups,
         PARTIALS=partial_sums(problem, blocks), PITCH=pitch(problem, blocks), HEAD=HEAD,
-        PARTS=parts, BLOCKS=together, TILES=blocks.tiles, WARPS=blocks.threads // 32,
-        SLOTS=blocks.stages, BEHIND=behind(blocks), SPACING=spacing_of(problem, blocks.align),
-        VECTOR=vector(problem), ALIGN=blocks.align, PEEL=peels(problem, blocks),
+        PARTS=parts, BLOCKS=together, MAILBOXES=MAILBOXES * cluster, TILES=blocks.tiles,
+        WARPS=blocks.threads // 32, SLOTS=blocks.stages, BEHIND=behind(blocks),
+        SPACING=spacing_of(problem, blocks.align), VECTOR=vector(problem), ALIGN=blocks.align,
+        PEEL=peels(problem, blocks),
         HALVES=halves(problem), RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
         APART=words_apart(parts), SCRATCH=_scratch(blocks), KEEP=keep, DROP=drop,
         OVERLAP=target.overlaps_launches,

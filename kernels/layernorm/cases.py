@@ -100,7 +100,7 @@ def _backward() -> list[Case]:
     ]
     cases += [
         Case(Problem("layernorm-backward", 8, 760, "float32"), variant, data)
-        for variant in BACKWARD[::2]
+        for variant in (*BACKWARD[::2], "cluster")
         for data in DATA
     ]
     cases += [Case(Problem("layernorm-backward", *size), "ring") for size in RING_SIZES]
@@ -111,7 +111,7 @@ def _backward() -> list[Case]:
     ]
     return cases + [
         Case(Problem("layernorm-backward", 7, 1128), variant, layout=layout)
-        for variant in BACKWARD
+        for variant in (*BACKWARD, "cluster")
         for layout in ("padded-rows", "misaligned")
     ]
 

@@ -31,7 +31,8 @@ CLUSTERED_GRADIENTS = (
     (70, 20001, "bfloat16"),
     (1, 1192, "bfloat16"),
 )
-"""Rows of two blocks: of any start, of two that are whole vectors, and one alone."""
+"""Rows that two blocks share: three sizes whose rows start anywhere, one of whole vectors, and a
+single row."""
 ROWS_AND_COLUMNS = (
     (1, 192),
     (7, 760),
@@ -153,7 +154,7 @@ def _special() -> list[Case]:
     ]
     backward = [
         Case(Problem("rmsnorm-backward", 8, 760, "float32"), variant, data)
-        for variant in BACKWARD
+        for variant in (*BACKWARD, "cluster")
         for data in DATA
     ]
     layouts = [

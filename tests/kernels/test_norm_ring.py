@@ -161,8 +161,8 @@ PAIRS = [
 
 @pytest.mark.parametrize("problem", PAIRS, ids=str)
 def test_rows_of_layer_norm_are_shared_by_two_blocks_of_a_cluster(problem: Problem) -> None:
-    """There is room for all clusters at once, and nothing has to be marked before. Of a GPU that
-    has none, programs share rows."""
+    """All clusters are resident at once, and no words have to be marked as missing first. A GPU
+    without clusters gets another variant."""
     made = plan(problem)
     assert made.variant == "cluster"
     step, total = made.launches
@@ -194,6 +194,24 @@ def test_other_gradients_have_no_clusters_unless_they_are_asked_for() -> None:
         assert plan(problem, variant="cluster").variant == "cluster"
     with pytest.raises(PerfcliError, match="cluster cuts no row of 50257 columns"):
         plan(Problem("layernorm-backward", 2048, 50257), variant="cluster")
+    with pytest.raises(PerfcliError, match="a100 has no clusters"):
+        plan(Problem("layernorm-backward", 31500, 4261), "a100", "cluster")
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("l40s", Problem("layernorm-residual-backward", 1342, 200000, "float32")),
+        ("a100", Problem("layernorm-residual-backward", 1024, 262144, "float32")),
+        ("h200", Problem("rmsnorm-backward", 447, 600000, "float32")),
+    ],
+    ids=str,
+)
+def test_rows_that_take_a_whole_device_are_streamed_too(target: str, problem: Problem) -> None:
+    """Two launches would read them twice from memory."""
+    made = plan(problem, target)
+    assert made.variant == "ring"
+    assert 100 < number(ring_of(made), "PARTS") <= 160
 
 
 @pytest.mark.torch
@@ -216,8 +234,31 @@ def test_programs_of_a_row_have_whole_sectors_of_it_where_that_can_be(
 ) -> None:
     """Parts that end within one were read and written twice there, for 4 to 5 points of a copy."""
     problem = Problem("rmsnorm-backward", 1024, columns, dtype)
-    step = ring_of(plan(problem))
-    assert number(step, "CHUNK") * (4 if dtype == "float32" else 2) % 32 == 0
+    assert number(ring_of(plan(problem)), "CHUNK") * (4 if dtype == "float32" else 2) % 32 == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype"), [(1045, 64178, "float16"), (648, 103431, "bfloat16")]
+)
+def test_a_cut_into_whole_sectors_is_taken_before_others(
+    rows: int, columns: int, dtype: str
+) -> None:
+    ring_plan, elements = (
+        import_module(f"perfcli.kernels.{n}") for n in ("_norms.ring_plan", "_elements")
+    )
+    problem = Problem("rmsnorm-backward", rows, columns, dtype)
+    blocks = import_module("perfcli.kernels._norms.blocks").Blocks(
+        "ring", 32, 1, 256, 16, 8, per_sm=8
+    )
+    cuts = [
+        made
+        for count in ring_plan.ways_to_group(problem, H200, blocks)
+        if (made := ring_plan.share(problem, H200, replace(blocks, groups=count)))
+    ]
+    assert cuts
+    for made in cuts:
+        chunk = ring_plan._chunk(problem, made, made.parts)
+        assert chunk % elements.sector_of(problem) == 0
 
 
 def test_odd_rows_that_are_too_long_for_all_kinds_are_mixed_in_one_launch() -> None:
@@ -384,6 +425,33 @@ def test_groups_take_rows_of_several_kinds(
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(
+    ("problem", "groups"),
+    [
+        (Problem("layernorm-backward", 19, 509), 3),  # several kinds for each cluster
+        (Problem("layernorm-backward", 40, 509), 9),  # shares within a kind
+        (Problem("rmsnorm-backward", 5, 509, "float16"), 7),  # clusters without rows
+        (Problem("layernorm-backward", 1, 509), 1),
+        (Problem("layernorm-backward", 9, 301, "float32"), 2),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("slots", [3, 6])
+def test_clusters_take_rows_of_several_kinds(
+    problem: Problem, groups: int, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their mailboxes go on in turn from one kind of rows to the next."""
+    code, ring_plan = (import_module(f"perfcli.kernels._norms.{n}") for n in ("code", "ring_plan"))
+    monkeypatch.setattr(ring_plan, "ways_to_group", lambda *_: (groups,))
+    monkeypatch.setattr(ring_plan, "MOST_SLOTS", slots)
+    tensors = code.inputs(problem, "cpu", 3)
+    found = run_ring(problem, 4, tensors, clusters=True)
+    tolerances = registry.family(problem.operation.partition("-")[0]).tolerances(problem)
+    errors = compare_outputs(found, code.reference(problem, tensors), tolerances)
+    assert [error.wrong for error in errors] == [0] * len(found)
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize(("threads", "dtype"), [(64, "float16"), (256, "bfloat16")])
 def test_the_warps_of_a_program_add_up(threads: int, dtype: str) -> None:
     code = import_module("perfcli.kernels._norms.code")
@@ -429,17 +497,36 @@ def test_clusters_compute_the_gradients(
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("clusters", [False, True])
+def test_what_caches_are_told_changes_no_number(
+    clusters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies with a policy have addresses of their own."""
+    code, ring_plan = (import_module(f"perfcli.kernels._norms.{n}") for n in ("code", "ring_plan"))
+    monkeypatch.setattr(ring_plan, "policies", lambda *_: ("evict_last", "evict_first"))
+    problem = Problem("layernorm-backward", 5, 1023)
+    tensors = code.inputs(problem, "cpu", 3)
+    found = run_ring(problem, 4, tensors, clusters=clusters)
+    tolerances = registry.family("layernorm").tolerances(problem)
+    errors = compare_outputs(found, code.reference(problem, tensors), tolerances)
+    assert [error.wrong for error in errors] == [0] * len(found)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("clusters", [False, True])
 @pytest.mark.parametrize(
     ("columns", "dtype"), [(1275, "bfloat16"), (1275, "float16"), (1039, "float32")]
 )
-def test_a_row_that_is_not_finite_leaves_its_neighbours_alone(columns: int, dtype: str) -> None:
+def test_a_row_that_is_not_finite_leaves_its_neighbours_alone(
+    columns: int, dtype: str, clusters: bool
+) -> None:
     """Its elements come along with theirs. Rows end in one of two tiles, by where they begin."""
     code = import_module("perfcli.kernels._norms.code")
     problem = Problem("layernorm-backward", 3, columns, dtype)
     tensors = code.inputs(problem, "cpu", 3)
     for name in ("x", "dy"):
         tensors[name][1] = float("nan")
-    found = run_ring(problem, 1, tensors)["dx"]
+    found = run_ring(problem, 1, tensors, clusters=clusters)["dx"]
     expected = code.reference(problem, tensors)["dx"]
     assert found[1].isnan().all()
     assert ((found - expected)[::2].abs() < 0.05).all()
