@@ -331,6 +331,8 @@ def run_clusters(
     blocks = cluster_plan.Blocks(
         "cluster", 32 * warps, tile=tile, align=align, tiles=tiles, parts=parts, stages=slots
     )
+    # As for large problems: copies with a policy have addresses of their own.
+    blocks = replace(blocks, read="evict_last", write="evict_first")
     few = min(clusters, problem.rows - 1) or problem.rows
     small = replace(H200, sm_count=few * parts)
     *_, step = planner().launches(problem, small, replace(blocks, per_sm=1))
