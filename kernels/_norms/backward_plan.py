@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
 from .._elements import matrix_bytes, vector
-from . import ring_plan
+from . import cuts, ring_plan
 from .blocks import (
     Blocks,
     _power_of_two,
@@ -19,7 +17,7 @@ from .blocks import (
     step,
     words_apart,
 )
-from .cuts import LINE, choose, estimate_seconds, groups, peels, persistent, say_reached
+from .cuts import LINE, estimate_seconds, groups, peels, persistent, say_reached
 
 SPLIT_ONCE, SPLIT_SHARE, SPLIT_MEAN = 5.5e-6, 0.19, 0.3
 """Seconds that two launches take however few rows there are, the share of the bandwidth at which
@@ -29,16 +27,18 @@ SUM_ELEMENTS = 8192
 """Partial sums that a block of the last kernel loads at a time."""
 SUM_BLOCKS = 4
 """The blocks for each multiprocessor that this kernel has at least."""
+WAYS = {
+    "fused": (cuts.candidates, cuts.estimate_efficiency),
+    "ring": (ring_plan.candidates, ring_plan.estimate_efficiency),
+    "cluster": (ring_plan.clusters, ring_plan.estimate_efficiency),
+}
+"""Of each variant in one pass: every way to cut rows that fits, and which share of the bandwidth
+such a way reaches."""
 
 
 def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan | None:
     """Return the launches of the best way, or of ``variant``; None where it cuts no such rows."""
-    ways = {"fused": choose, "ring": ring_plan.choose}
-    if variant is not None or ring_plan.clusters_pay(problem):
-        ways["cluster"] = partial(ring_plan.choose, among=ring_plan.clusters)
-    asked = [choose_of(problem, target) for n, choose_of in ways.items() if variant in (None, n)]
-    found = [each for each in asked if each is not None]
-    best = min(found, key=lambda each: _seconds(problem, target, each), default=None)
+    best = _best(problem, target, variant)
     if best is not None:
         blocks, reached = best
         seconds = _seconds(problem, target, best)
@@ -49,6 +49,20 @@ def backward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
         return None
     why = "asked for" if variant else "few rows: sums of rows, then columns from the L2 cache"
     return split(problem, target, why)
+
+
+def _best(problem: Problem, target: Target, variant: str | None) -> tuple[Blocks, float] | None:
+    """Return the fastest blocks in one pass, or those of ``variant``, and about which share of the
+    bandwidth they reach; None where none fit."""
+    asked = [variant] if variant else ["fused", "ring"]
+    if variant is None and ring_plan.clusters_pay(problem):
+        asked.append("cluster")
+    found = [
+        (blocks, estimate(problem, target, blocks))
+        for candidates, estimate in (WAYS[name] for name in asked if name in WAYS)
+        for blocks in candidates(problem, target)
+    ]
+    return min(found, key=lambda each: _seconds(problem, target, each), default=None)
 
 
 def _seconds(problem: Problem, target: Target, found: tuple[Blocks, float]) -> float:

@@ -24,8 +24,10 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from .._gluon.cluster import (
+    SUMS,
     await_blocks,
     first_row,
+    join_own,
     mailbox_bytes,
     next_row,
     open_mailboxes,
@@ -39,7 +41,6 @@ from .._gluon.streaming import fetch, load, wait
 from .._gluon.words import (
     WARP_WORDS,
     add,
-    add_pairs,
     await_previous,
     bytes_of_row,
     element,
@@ -235,9 +236,7 @@ def _mean_and_squares(
     a layer norm a warp's sum and its squares about its own mean, else twice its squares."""
     ALL: gl.constexpr = WARPS * BLOCKS
     EACH: gl.constexpr = (ALL + 31) // 32
-    first, second = found[0], found[1]
-    for n in gl.static_range(1, EACH):
-        first, second = add_pairs(first, second, found[2 * n], found[2 * n + 1])
+    first, second = join_own(found, WARPS, BLOCKS, SUMS)
     mean = gl.reduce(first, 1, add) / COLUMNS
     if MEAN:
         lane = lanes_of_warps(WARPS, ALL, BLOCKS)

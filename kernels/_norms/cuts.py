@@ -257,13 +257,6 @@ def _resident(problem: Problem, target: Target, blocks: Blocks) -> Iterator[Bloc
         done = max(done, most)
 
 
-def choose(problem: Problem, target: Target) -> tuple[Blocks, float] | None:
-    """Return the best blocks, and the share of the bandwidth that they reach; None where none
-    fit."""
-    found = [(b, estimate_efficiency(problem, target, b)) for b in candidates(problem, target)]
-    return max(found, key=lambda each: each[1], default=None)
-
-
 def say_reached(blocks: Blocks, reached: float) -> str:
     """Return why the blocks were chosen."""
     what = "blocks" if blocks.variant == "cluster" else "programs"

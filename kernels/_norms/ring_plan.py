@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from math import pow
@@ -73,17 +73,6 @@ def candidates(problem: Problem, target: Target, shapes: Shapes = SHAPES) -> Ite
                 if made is not None and made.parts <= ANY_PARTS:
                     found.append(made)
     yield from [each for each in found if each.parts <= MOST_PARTS] or found
-
-
-def choose(
-    problem: Problem,
-    target: Target,
-    among: Callable[[Problem, Target], Iterator[Blocks]] = candidates,
-) -> tuple[Blocks, float] | None:
-    """Return the best blocks, and about which share of the bandwidth they reach; None where none
-    fit."""
-    found = [(b, estimate_efficiency(problem, target, b)) for b in among(problem, target)]
-    return max(found, key=lambda each: each[1], default=None)
 
 
 MAILBOXES = 4
