@@ -4,7 +4,6 @@ compiles to, and whether it computes the right numbers (in our own interpreter: 
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -12,17 +11,21 @@ from typing import Any
 
 import gluon_interpreter
 import pytest
+from norm_kernels import (
+    H200,
+    assert_right,
+    copies_to_shared_memory,
+    family_of,
+    has_uniform_part,
+    number,
+    plan,
+)
 
 from perfcli.errors import PerfcliError
-from perfcli.facts.binary.cubin import find_tools, read_cubin
 from perfcli.handwritten import compiling
-from perfcli.handwritten.comparing import compare_outputs
-from perfcli.loading import registry
-from perfcli.machine import targets
-from perfcli.model import KernelLaunch, LaunchPlan, Problem
+from perfcli.model import KernelLaunch, Problem
 from perfcli.model.kernel_work import LaunchToCompile
 
-H200 = targets.get("h200")
 LONG = [
     Problem("layernorm", 4684, 28672),
     Problem("layernorm", 968, 138775, "float16"),
@@ -37,21 +40,6 @@ FEW = [
     Problem("rmsnorm-residual", 16, 40000),
     Problem("rmsnorm", 3, 40001, "float32"),
 ]
-
-
-def family_of(problem: Problem) -> Any:
-    return registry.family(problem.operation.partition("-")[0])
-
-
-def plan(problem: Problem, target: str = "h200", variant: str | None = None) -> LaunchPlan:
-    made: LaunchPlan = family_of(problem).plan(problem, targets.get(target), variant)
-    return made
-
-
-def number(step: KernelLaunch, name: str) -> int:
-    value = step.constants[name]
-    assert isinstance(value, int)
-    return value
 
 
 def planner() -> Any:
@@ -176,20 +164,11 @@ def test_a_cluster_spills_nothing_and_takes_the_planned_shared_memory(
 def test_copies_to_shared_memory_have_no_uniform_part_in_their_address(problem: Problem) -> None:
     """With a policy they have no room for it, and ptxas 12.8 does not know that: the device finds
     an illegal instruction."""
-    import triton
-
-    try:
-        tools = find_tools(Path(triton.__file__).parent)
-    except PerfcliError as error:
-        pytest.skip(str(error))
-    step, family = plan(problem).launches[-1], family_of(problem)
+    step = plan(problem).launches[-1]
     assert (step.constants["KEEP"], step.constants["QUEUE"]) == ("evict_last", True)
-    function = import_module(family.code).function(step.function)
-    asked = LaunchToCompile(family.code, step, H200)
-    made = compiling._build(compiling._source(function, step), asked)
-    copies = re.findall(r"LDGSTS.*", read_cubin(made.asm["cubin"], tools, "").sass)
+    copies = copies_to_shared_memory(step)
     assert len(copies) >= number(step, "TILES")
-    assert not [each for each in copies if re.match(r"LDGSTS\S* \[R\d+\+UR", each)]
+    assert not any(map(has_uniform_part, copies))
 
 
 # --- whether its numbers are right ----------------------------------------------------------------
@@ -307,13 +286,6 @@ def test_few_rows_come_out_right_as_they_are_planned(problem: Problem) -> None:
     tensors = import_module("perfcli.kernels._norms.code").inputs(problem, "cpu", 3)
     (step,) = plan(problem).launches
     assert_right(problem, tensors, run(problem, tensors, step))
-
-
-def assert_right(problem: Problem, tensors: dict[str, Any], found: dict[str, Any]) -> None:
-    expected = import_module("perfcli.kernels._norms.code").reference(problem, tensors)
-    assert found.keys() == expected.keys()
-    errors = compare_outputs(found, expected, family_of(problem).tolerances(problem))
-    assert {error.name: error.wrong for error in errors} == dict.fromkeys(expected, 0)
 
 
 def run_clusters(

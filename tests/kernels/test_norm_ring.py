@@ -4,7 +4,6 @@ our own runs the kernel here (``gluon_interpreter``), on a GPU it is ``perfcli k
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -12,34 +11,27 @@ from typing import Any
 
 import gluon_interpreter
 import pytest
+from norm_kernels import (
+    H200,
+    assert_right,
+    copies_to_shared_memory,
+    family_of,
+    has_uniform_part,
+    number,
+    plan,
+)
 
 from perfcli.errors import PerfcliError
-from perfcli.facts.binary.cubin import find_tools, read_cubin
-from perfcli.handwritten import compiling
-from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.compiling import compile_launch
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import KernelLaunch, LaunchPlan, Problem
 from perfcli.model.kernel_work import LaunchToCompile
 
-H200 = targets.get("h200")
-
-
-def plan(problem: Problem, target: str = "h200", variant: str | None = None) -> LaunchPlan:
-    family = registry.family(problem.operation.partition("-")[0])
-    return family.plan(problem, targets.get_for_kernels(target), variant)
-
 
 def ring_of(made: LaunchPlan) -> KernelLaunch:
     (step,) = (s for s in made.launches if s.function == "gradient_ring")
     return step
-
-
-def number(step: KernelLaunch, name: str) -> int:
-    value = step.constants[name]
-    assert isinstance(value, int)
-    return value
 
 
 LONG = [
@@ -82,7 +74,7 @@ def test_a_ring_spills_little_and_takes_the_planned_shared_memory(
     problem: Problem, tmp_path: Path
 ) -> None:
     step = ring_of(plan(problem, variant="ring"))
-    family = registry.family(problem.operation.partition("-")[0])
+    family = family_of(problem)
     asked = LaunchToCompile(family.code, step, H200)
     made = compile_launch(asked, family.name, tmp_path)
     assert made.error == ""
@@ -116,7 +108,7 @@ def test_programs_of_a_row_that_are_alike_spill_nothing_in_their_loop(
     # Rows are cut with up to 14 elements of their neighbours, in whole vectors of 8.
     lacking = number(step, "CHUNK") * number(step, "PARTS") - problem.columns - 14
     assert lacking <= number(step, "WARPS") * 128 * number(step, "HALVES")
-    asked = LaunchToCompile(registry.family(problem.operation.partition("-")[0]).code, step, H200)
+    asked = LaunchToCompile(family_of(problem).code, step, H200)
     made = compile_launch(asked, problem.operation.partition("-")[0], tmp_path)
     assert made.error == ""
     # What is read from local memory comes behind all rows that are on their way.
@@ -129,12 +121,6 @@ def test_programs_of_a_row_that_are_alike_spill_nothing_in_their_loop(
 def test_copies_to_a_ring_have_no_uniform_part_in_their_address(threads: int) -> None:
     """With a policy they have no room for it, and ptxas 12.8 does not know that: the device finds
     an illegal instruction. Where a row has a single tile, ptxas sees the slot as such a part."""
-    import triton
-
-    try:
-        tools = find_tools(Path(triton.__file__).parent)
-    except PerfcliError as error:
-        pytest.skip(str(error))
     problem = Problem("layernorm-backward", 300_000, 511)
     planner, ring_plan = (
         import_module(f"perfcli.kernels._norms.{n}") for n in ("plan", "ring_plan")
@@ -142,12 +128,9 @@ def test_copies_to_a_ring_have_no_uniform_part_in_their_address(threads: int) ->
     every = ring_plan.candidates(problem, H200, ((threads, 256 // threads),))
     step = ring_of(planner.launches(problem, H200, min(every, key=lambda b: b.tiles), ""))
     assert step.constants["KEEP"] == "evict_last"
-    function = import_module("perfcli.kernels._norms.code").function(step.function)
-    asked = LaunchToCompile("perfcli.kernels._norms.code", step, H200)
-    made = compiling._build(compiling._source(function, step), asked)
-    copies = re.findall(r"LDGSTS.*", read_cubin(made.asm["cubin"], tools, "").sass)
+    copies = copies_to_shared_memory(step)
     assert len(copies) >= 2 * number(step, "SLOTS")
-    assert not [each for each in copies if re.match(r"LDGSTS\S* \[R\d+\+UR", each)]
+    assert not any(map(has_uniform_part, copies))
 
 
 PAIRS = [
@@ -390,10 +373,7 @@ def test_a_ring_computes_the_gradients(problem: Problem, multiprocessors: int) -
     """Right against float64, each element stored once, and nobody waits for ever."""
     code = import_module("perfcli.kernels._norms.code")
     tensors = code.inputs(problem, "cpu", 3)
-    found = run_ring(problem, multiprocessors, tensors)
-    family = registry.family(problem.operation.partition("-")[0])
-    errors = compare_outputs(found, code.reference(problem, tensors), family.tolerances(problem))
-    assert [error.wrong for error in errors] == [0] * len(found)
+    assert_right(problem, tensors, run_ring(problem, multiprocessors, tensors))
 
 
 @pytest.mark.torch
@@ -418,10 +398,7 @@ def test_groups_take_rows_of_several_kinds(
     monkeypatch.setattr(ring_plan, "ways_to_group", lambda *_: (groups,))
     monkeypatch.setattr(ring_plan, "MOST_SLOTS", slots)
     tensors = code.inputs(problem, "cpu", 3)
-    found = run_ring(problem, 4, tensors)
-    tolerances = registry.family(problem.operation.partition("-")[0]).tolerances(problem)
-    errors = compare_outputs(found, code.reference(problem, tensors), tolerances)
-    assert [error.wrong for error in errors] == [0] * len(found)
+    assert_right(problem, tensors, run_ring(problem, 4, tensors))
 
 
 @pytest.mark.torch
@@ -445,10 +422,7 @@ def test_clusters_take_rows_of_several_kinds(
     monkeypatch.setattr(ring_plan, "ways_to_group", lambda *_: (groups,))
     monkeypatch.setattr(ring_plan, "MOST_SLOTS", slots)
     tensors = code.inputs(problem, "cpu", 3)
-    found = run_ring(problem, 4, tensors, clusters=True)
-    tolerances = registry.family(problem.operation.partition("-")[0]).tolerances(problem)
-    errors = compare_outputs(found, code.reference(problem, tensors), tolerances)
-    assert [error.wrong for error in errors] == [0] * len(found)
+    assert_right(problem, tensors, run_ring(problem, 4, tensors, clusters=True))
 
 
 @pytest.mark.torch
@@ -457,10 +431,7 @@ def test_the_warps_of_a_program_add_up(threads: int, dtype: str) -> None:
     code = import_module("perfcli.kernels._norms.code")
     problem = Problem("layernorm-backward", 5, 5001, dtype)
     tensors = code.inputs(problem, "cpu", 3)
-    found = run_ring(problem, 4, tensors, threads // 32)
-    tolerances = registry.family("layernorm").tolerances(problem)
-    errors = compare_outputs(found, code.reference(problem, tensors), tolerances)
-    assert [error.wrong for error in errors] == [0] * len(found)
+    assert_right(problem, tensors, run_ring(problem, 4, tensors, threads // 32))
 
 
 @pytest.mark.torch
@@ -490,10 +461,9 @@ def test_clusters_compute_the_gradients(
     code, ring_plan = (import_module(f"perfcli.kernels._norms.{n}") for n in ("code", "ring_plan"))
     monkeypatch.setattr(ring_plan, "BLOCKS", blocks)
     tensors = code.inputs(problem, "cpu", 3)
-    found = run_ring(problem, multiprocessors, tensors, warps, clusters=True)
-    family = registry.family(problem.operation.partition("-")[0])
-    errors = compare_outputs(found, code.reference(problem, tensors), family.tolerances(problem))
-    assert [error.wrong for error in errors] == [0] * len(found)
+    assert_right(
+        problem, tensors, run_ring(problem, multiprocessors, tensors, warps, clusters=True)
+    )
 
 
 @pytest.mark.torch
@@ -506,10 +476,7 @@ def test_what_caches_are_told_changes_no_number(
     monkeypatch.setattr(ring_plan, "policies", lambda *_: ("evict_last", "evict_first"))
     problem = Problem("layernorm-backward", 5, 1023)
     tensors = code.inputs(problem, "cpu", 3)
-    found = run_ring(problem, 4, tensors, clusters=clusters)
-    tolerances = registry.family("layernorm").tolerances(problem)
-    errors = compare_outputs(found, code.reference(problem, tensors), tolerances)
-    assert [error.wrong for error in errors] == [0] * len(found)
+    assert_right(problem, tensors, run_ring(problem, 4, tensors, clusters=clusters))
 
 
 @pytest.mark.torch
