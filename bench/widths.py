@@ -510,7 +510,7 @@ def linear_ways() -> dict[str, Callable[[Any, Any, Any], Any]]:
 
     def ours(chunk: int) -> Callable[[Any, Any, Any], Any]:
         def call(x: Any, weight: Any, target: Any) -> Any:
-            family: Any = import_module("perfcli.kernels.linear_cross_entropy")
+            family: Any = import_module("perfcli.kernels.linear_cross_entropy.plan")
             family.SETTINGS = {**family.SETTINGS, "chunk": chunk}
             return kernels.linear_cross_entropy(x, weight, target)
 

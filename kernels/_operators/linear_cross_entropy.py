@@ -14,8 +14,9 @@ from torch import Tensor
 
 from perfcli.errors import PerfcliError
 
-from .. import linear_cross_entropy as family
+from .. import linear_cross_entropy
 from ..linear_cross_entropy import code
+from ..linear_cross_entropy.plan import BACKWARD, FORWARD
 from .calls import FamilyKernels, as_rows, like, operator
 from .reduction import check_reduction, fake_losses, reduce_losses, spread_gradient
 
@@ -24,7 +25,7 @@ _ARGUMENTS = (
     "float label_smoothing=0.0, float softcap=0.0)"
 )
 SCHEMAS = {"linear_cross_entropy": f"{_ARGUMENTS} -> Tensor"}
-KERNELS = FamilyKernels(family.FAMILY, code)
+KERNELS = FamilyKernels(linear_cross_entropy.FAMILY, code)
 
 
 def _tensors(x: Tensor, weight: Tensor, target: Tensor) -> dict[str, Tensor]:
@@ -59,10 +60,12 @@ def _compute(
     check_reduction(reduction)
     tensors = _tensors(x, weight, target)
     settings = _settings(weight, ignore_index, label_smoothing, softcap)
-    found = KERNELS(family.FORWARD, tensors, settings)
+    found = KERNELS(FORWARD, tensors, settings | {"reduction": reduction})
     lse = found["lse"].view(target.shape)
     if reduction == "none":
         return found["loss"].view(target.shape), lse, x.new_empty(0, dtype=torch.float32)
+    if "total" in found:
+        return found["total"], lse, found["scale"]
     mean = reduction == "mean"
     loss, scale = reduce_losses(found["loss"], tensors["target"], ignore_index, mean)
     return loss, lse, scale
@@ -82,7 +85,7 @@ def _gradients(
     tensors = _tensors(x, weight, target)
     tensors |= {"lse": lse.reshape(-1), "dloss": spread_gradient(dloss, scale, target.numel())}
     settings = _settings(weight, ignored, smoothing, softcap)
-    found = KERNELS(family.BACKWARD, tensors, settings)
+    found = KERNELS(BACKWARD, tensors, settings)
     return found["dx"].view(x.shape), found["dweight"]
 
 

@@ -12,6 +12,9 @@ Memory beyond the gradients: a chunk of the logits, which takes at most a 24th o
 32 MiB, or 1024 classes, whichever is more, and is as long as fills waves of tiles; and a float32
 copy of ``x`` if ``weight`` has fewer than 4 times its rows.
 
+Where the logits of a forward are few, the calls of the library would take longer than their
+products: two kernels of our own make them tile by tile and join the tiles' statistics.
+
 Bytes: every input read once, every output written once. Flops: 2 M H V forward, three times as many
 backward, of M rows, H columns and V classes. They are what takes the time.
 """
@@ -20,148 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfcli.errors import PerfcliError
-from perfcli.model import (
-    Case,
-    KernelFamily,
-    KernelLaunch,
-    KernelVariant,
-    LaunchPlan,
-    Problem,
-    Scalar,
-    Target,
-    Tolerance,
-)
+from perfcli.model import Case, KernelFamily, KernelVariant, Problem, Scalar, Tolerance
 
-from .._elements import ITEM_BYTES, TRITON_TYPE
+from .._elements import ITEM_BYTES
+from .plan import FORWARD, OPERATIONS, classes_of, plan_launches
 
-FORWARD, BACKWARD = "linear-cross-entropy", "linear-cross-entropy-backward"
-OPERATIONS = {
-    FORWARD: "z = x · weightᵀ; lse = log Σ exp(z); loss = lse − z[target]",
-    BACKWARD: "g = (exp(z − lse) − [class = target]) × dloss; dx = g · weight; dweight = gᵀ · x",
-}
 _ROUNDING = {"bfloat16": 2.0**-9, "float16": 2.0**-12, "float32": 2.0**-21}
-GRADIENTS_PER_CHUNK = 24
-LEAST_BYTES = 32 << 20
-LEAST_CLASSES = 1024
-CLASSES_STEP = 256
-"""Chunks are multiples of it, as tiles of products are."""
-TILE_ROWS, TILE_COLUMNS = 128, 256
-"""What one multiprocessor multiplies at a time in a large product of 16-bit numbers: on an H200,
-8192 × 4096 by 128256 classes took 55.8 ms in chunks of 2048 classes, 3.9 waves of such tiles, and
-57.1 ms in chunks of 2816, 5.3 waves (torch 2.11.0, 2026-11-23)."""
-BLOCK, WARPS, DIVISOR = 2048, 4, 16
-SETTINGS: Mapping[str, Scalar] = {"classes": 32000, "softcap": 0.0, "smoothing": 0.0, "chunk": 0}
-
-
-def setting(problem: Problem, name: str) -> float:
-    return float(str(problem.settings.get(name, SETTINGS[name])))
-
-
-def classes_of(problem: Problem) -> int:
-    return int(setting(problem, "classes"))
-
-
-def chunk_of(problem: Problem, target: Target) -> int:
-    """Return the classes of a chunk: as many as the problem's settings say, or as there is room
-    for, less some where the products of fewer fill the device's last wave better."""
-    if wanted := int(setting(problem, "chunk")):
-        return -(-wanted // DIVISOR) * DIVISOR
-    item = ITEM_BYTES[problem.dtype]
-    gradients = (problem.rows + classes_of(problem)) * problem.columns * item
-    room = max(gradients // GRADIENTS_PER_CHUNK, LEAST_BYTES) // (max(problem.rows, 1) * item)
-    most = -(-classes_of(problem) // CLASSES_STEP) * CLASSES_STEP
-    room = min(max(room // CLASSES_STEP * CLASSES_STEP, LEAST_CLASSES), most)
-    if room == most:
-        return room
-    least = min(max(room // 2, LEAST_CLASSES), room)
-    sizes = range(room, least - 1, -CLASSES_STEP)
-    costs = {chunk: _cost_of_class(problem, target, chunk) for chunk in sizes}
-    return max(chunk for chunk in sizes if costs[chunk] <= 1.01 * min(costs.values()))
-
-
-def _cost_of_class(problem: Problem, target: Target, chunk: int) -> float:
-    """Return what the three products of a chunk cost for each of its classes: waves of tiles times
-    the length of the sums in a tile."""
-
-    def waves(rows: int, columns: int) -> int:
-        tiles = -(-rows // TILE_ROWS) * -(-columns // TILE_COLUMNS)
-        return -(-tiles // target.sm_count)
-
-    rows, columns = problem.rows, problem.columns
-    logits = waves(rows, chunk) * columns
-    return (logits + waves(chunk, columns) * rows + waves(rows, columns) * chunk) / chunk
-
-
-def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
-    """Return the launch that each chunk of the logits gets.
-
-    Raises:
-        PerfcliError: another operation, variant or dtype, or settings that make no sense.
-    """
-    _check(problem, variant)
-    if problem.rows == 0:
-        return LaunchPlan("chunked", (), "nothing to compute")
-    chunk = chunk_of(problem, target)
-    block = min(BLOCK, 1 << (chunk - 1).bit_length())
-    element = f"*{TRITON_TYPE[problem.dtype]}"
-    arguments = {"logits_ptr": element, "target_ptr": "*i64"}
-    name, integers = "chunk_gradient", ["first", "columns", "stride"]
-    arrays: tuple[str, ...] = ("lse_ptr", "dloss_ptr")
-    if problem.operation == FORWARD:
-        name = "chunk_statistics"
-        arrays = ("peaks_ptr", "totals_ptr", "picked_ptr", "sums_ptr", "loss_ptr", "lse_ptr")
-        integers.append("classes")
-    arguments |= dict.fromkeys(arrays, "*fp32")
-    pointers = tuple(arguments)
-    arguments |= dict.fromkeys(integers, "i32")
-    arguments |= {"cap": "fp32", "ignored": "i32", "kept": "fp32", "share": "fp32"}
-    constants: dict[str, Scalar] = {
-        "CAPPED": setting(problem, "softcap") != 0,
-        "SMOOTHED": setting(problem, "smoothing") != 0,
-        "CHUNK": chunk,
-        "BLOCK": block,
-    }
-    launch = KernelLaunch(
-        name,
-        (problem.rows, 1, 1),
-        arguments,
-        constants,
-        max(1, WARPS * 32 // target.warp_size),
-        divisible_by_16=(*pointers, "columns", "stride"),
-    )
-    chunks = -(-classes_of(problem) // chunk)
-    item = ITEM_BYTES[problem.dtype]
-    return LaunchPlan(
-        "chunked",
-        (launch,),
-        f"{chunks} chunks of {chunk} classes: {problem.rows * chunk * item / 1e6:.1f} MB of logits",
-        workspace_bytes=problem.rows * chunk * item,
-    )
-
-
-def _check(problem: Problem, variant: str | None) -> None:
-    if problem.operation not in OPERATIONS:
-        raise PerfcliError(
-            f"expected an operation of {', '.join(OPERATIONS)}, found {problem.operation!r}"
-        )
-    if variant not in (None, "chunked"):
-        raise PerfcliError(f"no variant {variant!r} of linear-cross-entropy; known: chunked")
-    if problem.dtype not in ITEM_BYTES:
-        known = ", ".join(ITEM_BYTES)
-        raise PerfcliError(f"expected a dtype of {known}, found {problem.dtype}: convert the input")
-    if problem.rows > 1 and problem.stride != problem.columns:
-        raise PerfcliError(
-            f"expected rows without gaps, found {problem.columns} that are {problem.stride} apart: "
-            "call contiguous() first"
-        )
-    if classes_of(problem) < 1:
-        raise PerfcliError(f"expected one class or more, found {classes_of(problem)}")
-    if setting(problem, "softcap") < 0 or not 0 <= setting(problem, "smoothing") <= 1:
-        raise PerfcliError(
-            "expected a softcap of 0 (none) or more and a smoothing of 0 to 1, found "
-            f"{setting(problem, 'softcap'):g} and {setting(problem, 'smoothing'):g}"
-        )
 
 
 def _moved_bytes(problem: Problem) -> int:
@@ -197,7 +64,7 @@ def _problem(
 
 
 CASES = tuple(
-    Case(_problem(operation, rows, columns, dtype, classes=classes, **more))
+    Case(_problem(operation, rows, columns, dtype, classes=classes, **more), variant)
     for operation in OPERATIONS
     for dtype in ITEM_BYTES
     for rows, columns, classes, more in (
@@ -209,11 +76,20 @@ CASES = tuple(
         (33, 16, 3000, {"chunk": 512}),
         (0, 64, 100, {}),
     )
+    for variant in (("chunked", "fused") if operation == FORWARD else ("chunked",))
+    if variant == "chunked" or (ITEM_BYTES[dtype] == 2 and "chunk" not in more)
+) + tuple(
+    Case(_problem(FORWARD, rows, columns, dtype, classes=classes), "fused")
+    for rows, columns, classes, dtype in (
+        (130, 200, 517, "float16"),
+        (300, 33, 129, "bfloat16"),
+        (8, 1024, 40, "bfloat16"),
+    )
 )
 BENCHMARKS = tuple(
     _problem(operation, rows, columns, classes=classes)
     for operation in OPERATIONS
-    for rows, columns, classes in ((8192, 4096, 128256), (4096, 2048, 151936))
+    for rows, columns, classes in ((8192, 4096, 128256), (4096, 2048, 151936), (64, 1024, 1000))
 )
 
 FAMILY = KernelFamily(
@@ -222,8 +98,9 @@ FAMILY = KernelFamily(
     operations=OPERATIONS,
     variants=(
         KernelVariant("chunked", "some classes at a time, in one buffer", tuple(OPERATIONS)),
+        KernelVariant("fused", "tiles of the product, whose statistics are joined", (FORWARD,)),
     ),
-    plan=plan,
+    plan=plan_launches,
     moved_bytes=_moved_bytes,
     flops=_flops,
     tolerances=_tolerances,

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from perfcli.model import LaunchPlan, Problem
 
 from .. import _launching
-from . import BACKWARD, FORWARD, chunks, classes_of, setting
+from . import chunks, fused
+from .plan import BACKWARD, FORWARD, classes_of, setting
 
 IGNORED = -100
 """The target whose loss and gradient are 0, as in torch, unless a problem's settings name
@@ -115,7 +116,7 @@ def run(problem: Problem, tensors: Tensors, plan: LaunchPlan) -> dict[str, Tenso
             return {"dx": torch.zeros_like(x), "dweight": torch.zeros_like(weight)}
         return dict.fromkeys(("loss", "lse"), x.new_zeros(problem.rows, dtype=torch.float32))
     smoothing, classes = setting(problem, "smoothing"), classes_of(problem)
-    values = {
+    values: dict[str, Any] = {
         **{f"{name}_ptr": tensor for name, tensor in tensors.items()},
         "classes": classes,
         "cap": setting(problem, "softcap"),
@@ -123,6 +124,8 @@ def run(problem: Problem, tensors: Tensors, plan: LaunchPlan) -> dict[str, Tenso
         "kept": 1.0 - smoothing,
         "share": smoothing / classes,
     }
+    if plan.variant == "fused":
+        return _join_tiles(problem, x, values, plan)
     chunk = int(str(plan.launches[0].constants["CHUNK"]))
     buffer = x.new_empty((problem.rows, chunk))
 
@@ -143,6 +146,25 @@ def run(problem: Problem, tensors: Tensors, plan: LaunchPlan) -> dict[str, Tenso
     for first in range(0, classes, chunk):
         launch(first)
     return {"loss": rows["loss"], "lse": rows["lse"]}
+
+
+def _join_tiles(
+    problem: Problem, x: Tensor, values: Mapping[str, Any], plan: LaunchPlan
+) -> dict[str, Tensor]:
+    """Return losses by the product that is our own, and what they are reduced to, if they are."""
+    tiles = plan.launches[0].grid[0]
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(
+        ("peaks", "totals", "sums"), (tiles, problem.rows)
+    )
+    shapes |= dict.fromkeys(("picked", "loss", "lse"), (problem.rows,))
+    shapes |= {"total": (), "scale": ()}
+    made = {name: x.new_empty(shape, dtype=torch.float32) for name, shape in shapes.items()}
+    numbers = {"rows": problem.rows, "columns": problem.columns, "tiles": tiles}
+    pointers = {f"{name}_ptr": each for name, each in made.items()}
+    _launching.launch(sys.modules[__name__], plan, {**values, **numbers, **pointers})
+    reduced = bool(plan.launches[1].constants["REDUCED"])
+    names = ("loss", "lse", "total", "scale") if reduced else ("loss", "lse")
+    return {name: made[name] for name in names}
 
 
 def _gradients(
@@ -189,4 +211,4 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 
 def function(name: str) -> Any:
     """Return the ``@triton.jit`` function of that name."""
-    return getattr(chunks, name)
+    return getattr(fused if hasattr(fused, name) else chunks, name)

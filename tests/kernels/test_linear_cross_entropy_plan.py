@@ -1,4 +1,5 @@
-"""The chunks of linear-cross-entropy: how much memory they take, and what is refused."""
+"""The chunks of linear-cross-entropy, how much memory they take, where tiles are planned instead,
+and what is refused."""
 
 from __future__ import annotations
 
@@ -13,10 +14,15 @@ FAMILY = registry.family("linear-cross-entropy")
 
 
 def planned(
-    rows: int = 8192, columns: int = 4096, dtype: str = "bfloat16", **settings: Scalar
+    rows: int = 8192,
+    columns: int = 4096,
+    dtype: str = "bfloat16",
+    operation: str = "linear-cross-entropy",
+    variant: str | None = None,
+    **settings: Scalar,
 ) -> LaunchPlan:
-    problem = Problem("linear-cross-entropy", rows, columns, dtype, settings=settings)
-    return FAMILY.plan(problem, targets.get("h200"), None)
+    problem = Problem(operation, rows, columns, dtype, settings=settings)
+    return FAMILY.plan(problem, targets.get("h200"), variant)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +48,58 @@ def test_a_chunk_is_as_long_as_fills_the_last_wave() -> None:
 
 
 def test_few_classes_are_one_chunk_and_a_setting_chooses_another() -> None:
-    assert planned(64, 32, classes=1000).launches[0].constants["CHUNK"] == 1024
-    assert planned(64, 32, classes=1000, chunk=100).launches[0].constants["CHUNK"] == 112
+    few = planned(64, 32, variant="chunked", classes=1000)
+    assert few.launches[0].constants["CHUNK"] == 1024
+    chosen = planned(64, 32, variant="chunked", classes=1000, chunk=100)
+    assert chosen.launches[0].constants["CHUNK"] == 112
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "classes", "variant"),
+    [
+        # Measured on an H200, as graphs: tiles and chunks took so many µs.
+        (64, 1024, 1008, "fused"),  # 7.8 and 7.4, and half of the host time
+        (1, 2048, 1008, "fused"),  # 7.9 and 14.2
+        (16, 2048, 32000, "fused"),  # 37.0 and 45.7
+        (16, 4096, 32000, "fused"),  # 66.5 and 78.1
+        (64, 256, 32000, "chunked"),  # 19.6 and 15.8: too many statistics to join
+        (16, 4096, 512, "chunked"),  # 12.0 and 8.8: few tiles, of many steps
+        (64, 4096, 8192, "chunked"),  # 28.9 and 26.2
+        (128, 1024, 1008, "chunked"),  # 10.0 and 7.6
+        (512, 4096, 8192, "chunked"),  # 95.9 and 52.0
+    ],
+)
+def test_tiles_are_planned_where_they_are_faster_or_the_host_is_slower(
+    rows: int, columns: int, classes: int, variant: str
+) -> None:
+    assert planned(rows, columns, classes=classes).variant == variant
+
+
+def test_tiles_make_one_wave_and_one_program_joins_them() -> None:
+    statistics, join = planned(50, 1024, classes=1000, reduction="mean").launches
+    assert statistics.grid == (63, 1, 1)
+    assert (statistics.constants["ROWS"], statistics.constants["CLASSES"]) == (64, 16)
+    assert join.grid == (1, 1, 1)
+    assert (join.constants["ROWS"], join.constants["TILES"]) == (64, 64)
+    assert (join.constants["REDUCED"], join.constants["MEAN"]) == (True, True)
+    _, alone = planned(300, 64, classes=100, variant="fused").launches
+    assert alone.grid == (2, 1, 1)
+    assert alone.constants["REDUCED"] is False
+
+
+@pytest.mark.parametrize(
+    ("dtype", "operation", "reason"),
+    [
+        ("float32", "linear-cross-entropy", "16-bit numbers"),
+        ("bfloat16", "linear-cross-entropy-backward", "products of all logits"),
+    ],
+)
+def test_what_tiles_cannot_do_is_done_in_chunks(dtype: str, operation: str, reason: str) -> None:
+    plan = planned(64, 32, dtype, operation, "fused", classes=100)
+    assert plan.variant == "chunked"
+    assert plan.instead_of.startswith("fused: ")
+    assert reason in plan.instead_of
+    assert planned(64, 32, dtype, operation, classes=100).variant == "chunked"
 
 
 @pytest.mark.parametrize(
