@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from .looped import _row_at
-from .rows import LOG2_E, _edge_columns, _first_vector, _head_elements, _tile_offsets, stripe
+from .rows import LOG2_E, _first_vector, _head_elements, _tile_offsets, edge_columns, stripe
 
 
 @triton.jit
@@ -72,7 +72,7 @@ def _row_sum(
             sums += tl.sum(_summand(y_tile, dy_tile, LOG), axis=1)
     total = tl.sum(sums, axis=0)
     if EDGE:
-        column, there = _edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
+        column, there = edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
         y_edge = tl.load(y + column, mask=there, other=0.0)
         dy_edge = tl.load(dy + column, mask=there, other=0.0)
         total += tl.sum(_summand(y_edge, dy_edge, LOG), axis=0)
@@ -106,7 +106,7 @@ def _write_gradient(
     full = vectors // LANES
     offsets = _tile_offsets(LANES, VECTOR)
     if EDGE:
-        column, there = _edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
+        column, there = edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
         y_edge = tl.load(y + column, mask=there, other=0.0)
         dy_edge = tl.load(dy + column, mask=there, other=0.0)
         tl.store(dx + column, gradient(y_edge, dy_edge, total, LOG), mask=there)

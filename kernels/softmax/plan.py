@@ -73,7 +73,7 @@ LOSS_PART_VECTORS = 6
 """Vectors of each thread of a part of cross-entropy (823 × 163272 bfloat16 95 instead of 93 % with
 16, 332 × 202368 float32 97 instead of 96, H200, 2026-11-29)."""
 LOSS_TILES, LOSS_THREADS = 4, 128
-"""Vectors and threads of a part of the gradient of cross-entropy."""
+"""Vectors, at most, and threads of a part of the gradient of cross-entropy."""
 L2_SHARE = 0.28
 """The share of L2 that rows under way, one per multiprocessor, may take where they are read again:
 97 % of a copy at rows of 128 KiB (H200: 0.28) but 84 % at 256 KiB (0.56)."""
@@ -229,7 +229,7 @@ def _blocks(problem: Problem, target: Target, threads: int, tiles: int) -> int:
 
 def _tiled(problem: Problem, target: Target) -> Choice:
     if problem.operation == LOSS_GRADIENT:
-        return keep_parts(problem, target, LOSS_THREADS, LOSS_TILES)
+        return keep_parts(problem, target, LOSS_THREADS, _loss_tiles(problem, target))
     threads = _lanes(problem, target)
     if threads is None:
         raise PerfcliError(
@@ -237,6 +237,18 @@ def _tiled(problem: Problem, target: Target) -> Choice:
             "online, or streamed"
         )
     return keep_rows(problem, target, threads)
+
+
+def _loss_tiles(problem: Problem, target: Target) -> int:
+    """Return as many vectors of each thread as leave no multiprocessor idle."""
+
+    def blocks(tiles: int) -> int:
+        if _vectors(problem) <= target.warp_size * tiles:  # a warp has a row
+            return -(-problem.rows * target.warp_size // LOSS_THREADS)
+        return problem.rows * -(-_vectors(problem) // (LOSS_THREADS * tiles))
+
+    busy = (tiles for tiles in range(LOSS_TILES, 1, -1) if blocks(tiles) >= target.sm_count)
+    return next(busy, 1)
 
 
 def _write_parts(parts: int, tiles: int) -> str:

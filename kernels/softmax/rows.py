@@ -90,7 +90,7 @@ def _first_vector(row, head, PEEL: tl.constexpr):
 
 
 @triton.jit
-def _edge_columns(head, columns, VECTOR: tl.constexpr, place):
+def edge_columns(head, columns, VECTOR: tl.constexpr, place):
     """Return columns of head and rest, and which of the places, from 0 on, are some."""
     after = head + (columns - head) // VECTOR * VECTOR
     column = tl.where(place < VECTOR, place, after + place - VECTOR)
@@ -164,7 +164,7 @@ def _with_more(x, peak, total):
 @triton.jit
 def _with_edge(row, head, columns, peak, total, VECTOR: tl.constexpr):
     """Return a row's statistics with those of its edge."""
-    column, there = _edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
+    column, there = edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
     edge = tl.load(row + column, mask=there, other=float("-inf")).to(tl.float32)
     return _with_more(edge, peak, total)
 
@@ -200,7 +200,7 @@ def _row_statistics(
 
 @triton.jit
 def _write_edge(row, out, head, columns, peak, total, LOG: tl.constexpr, VECTOR: tl.constexpr):
-    column, there = _edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
+    column, there = edge_columns(head, columns, VECTOR, tl.arange(0, 2 * VECTOR))
     edge = tl.load(row + column, mask=there, other=0.0)
     tl.store(out + column, normalise(edge, peak, total, LOG), mask=there)
 

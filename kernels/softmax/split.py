@@ -19,12 +19,12 @@ from .backward import _row_sum, _write_gradient
 from .looped import _row_at, load_logit, write_loss
 from .rows import (
     LOG2_E,
-    _edge_columns,
     _first_vector,
     _head_elements,
     _row_statistics,
     _tile_offsets,
     _write_row,
+    edge_columns,
     join,
     stripe,
 )
@@ -303,7 +303,7 @@ def cross_entropy_gradient(
             dx_tile = tl.where(counts, dx_tile, 0.0)
             tl.store(dx_start + at, dx_tile, mask=inside, eviction_policy=DROP)
     if EDGE:
-        column, there = _edge_columns(head, length, VECTOR, tl.arange(0, 2 * VECTOR))
+        column, there = edge_columns(head, length, VECTOR, tl.arange(0, 2 * VECTOR))
         x_edge = tl.load(x + column, mask=there, other=0.0)
         dx_edge = _loss_gradient(x_edge, column, target, lse, dloss)
         tl.store(dx + column, tl.where(counts, dx_edge, 0.0), mask=there)

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from .backward import gradient
 from .looped import load_logit, write_loss
-from .rows import LOG2_E, _head_elements, normalise
+from .rows import LOG2_E, _head_elements, edge_columns, normalise
 from .tiles import (
     column,
     first_vector,
@@ -31,6 +31,7 @@ from .tiles import (
     store_tile,
     sum_of_lanes,
     sum_rows,
+    targets_of_words,
     write_gradients,
     write_tiles,
 )
@@ -146,8 +147,9 @@ def tiled_loss_backward(
 ):  # fmt: skip
     """Write the gradient of one part of a row, or of several rows. A row whose target is
     ``ignored`` gets zeros, whatever it holds. With SKIP it is not read, and others are read when
-    the target is there. The target's column is written last, by a store of its own: to compare
-    every column with it takes a third of the instructions."""
+    the target is there; then the target's column is written last, by a store of its own: to compare
+    every column with it takes a third of the instructions. Without, every column is compared: to
+    load the target's logit, too, would be a second load after another."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     STEP: tl.constexpr = LANES // ROWS
     part = tl.program_id(0) % CHUNKS
@@ -168,28 +170,36 @@ def tiled_loss_backward(
         first_vector(x, head, PEEL, ROWS), begin, vectors, read, nothing_of(KIND),
         LANES, VECTOR, TILES, ROWS, FULL, SKIP, KEEP,
     )  # fmt: skip
-    logit = load_logit(x, target, columns)
+    if SKIP:
+        logit = load_logit(x, target, columns)
     to = first_vector(dx, head, PEEL, ROWS)
     for tile in tl.static_range(TILES):
+        first = begin + tile * STEP
+        targets = target
+        if not SKIP:
+            targets = targets_of_words(target, first, columns, head, LANES, VECTOR, ROWS)
         words = loss_gradient_words(
-            kept[tile], column(lse, ROWS), column(dloss, ROWS), KIND, ASSEMBLY
+            kept[tile], column(lse, ROWS), column(dloss, ROWS), targets, KIND, ASSEMBLY, not SKIP
         )
         if not SKIP:
             words = tl.where(column(counts, ROWS), words, 0)
-        store_tile(
-            to, begin + tile * STEP, vectors, exists, words, LANES, VECTOR, ROWS, tile < FULL, DROP
-        )
-    dx_edge = tl.exp2((edge.to(tl.float32) - lse) * LOG2_E) * dloss
+        store_tile(to, first, vectors, exists, words, LANES, VECTOR, ROWS, tile < FULL, DROP)
+    part_edge = tl.exp2((edge.to(tl.float32) - lse) * LOG2_E)
+    if EDGE and not SKIP:
+        at, _ = edge_columns(head, columns, VECTOR, lane_of_row(LANES, ROWS))
+        part_edge = tl.where(at == target, part_edge - 1.0, part_edge)
+    dx_edge = part_edge * dloss
     if not SKIP:
         dx_edge = tl.where(counts, dx_edge, 0.0)
     store_edge(dx, head, columns, dx_edge, with_edge, EDGE, VECTOR, LANES, ROWS)
-    tl.debug_barrier()  # all of the part is written
-    of_part = (target - head) // VECTOR // (TILES * STEP) == part
-    if EDGE:
-        of_edge = (target < head) | (target >= head + vectors * VECTOR)
-        of_part = (of_edge & (part == 0)) | (of_part & (of_edge == 0))
-    mine = of_part & counts & (target >= 0) & (target < columns)
-    if ROWS > 1:
-        mine = mine & (lane_of_row(LANES, ROWS) == 0)
-    at_target = (tl.exp2((logit - lse) * LOG2_E) - 1.0) * dloss
-    tl.store(dx + target, at_target, mask=mine)
+    if SKIP:
+        tl.debug_barrier()  # all of the part is written
+        of_part = (target - head) // VECTOR // (TILES * STEP) == part
+        if EDGE:
+            of_edge = (target < head) | (target >= head + vectors * VECTOR)
+            of_part = (of_edge & (part == 0)) | (of_part & (of_edge == 0))
+        mine = of_part & counts & (target >= 0) & (target < columns)
+        if ROWS > 1:
+            mine = mine & (lane_of_row(LANES, ROWS) == 0)
+        at_target = (tl.exp2((logit - lse) * LOG2_E) - 1.0) * dloss
+        tl.store(dx + target, at_target, mask=mine)

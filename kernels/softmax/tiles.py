@@ -32,7 +32,7 @@ from .backward import _summand, gradient
 from .rows import (
     LOG2_E,
     _above_minus_infinity,
-    _edge_columns,
+    edge_columns,
     join,
     normalise,
 )
@@ -300,7 +300,7 @@ def load_edge(
     """Return the row's edge, an element of each of its first lanes, or numbers that nobody uses."""
     edge = tl.zeros([LANES], row.dtype.element_ty)
     if EDGE:
-        at, there = _edge_columns(head, columns, VECTOR, lane_of_row(LANES, ROWS))
+        at, there = edge_columns(head, columns, VECTOR, lane_of_row(LANES, ROWS))
         edge = tl.load(row + at, mask=there & exists, other=other)
     return edge
 
@@ -393,7 +393,7 @@ def store_edge(
     EDGE: tl.constexpr, VECTOR: tl.constexpr, LANES: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     if EDGE:
-        at, there = _edge_columns(head, columns, VECTOR, lane_of_row(LANES, ROWS))
+        at, there = edge_columns(head, columns, VECTOR, lane_of_row(LANES, ROWS))
         tl.store(out + at, numbers, mask=there & mine)
 
 
@@ -412,14 +412,35 @@ def write_gradients(
 
 
 @triton.jit
-def loss_gradient_words(word, lse, dloss, KIND: tl.constexpr, ASSEMBLY: tl.constexpr):
+def targets_of_words(
+    target, first, columns, head,
+    LANES: tl.constexpr, VECTOR: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Return which element of each word of the tile that begins with vector ``first`` is the
+    target's: another number where none is."""
+    there = (target >= head) & (target < columns)
+    target = tl.where(there, target - head, -VECTOR).to(tl.int32)
+    words = tl.arange(0, WORDS)[None, :] * (VECTOR // WORDS)
+    begin = (first + lane_of_row(LANES, ROWS)) * VECTOR
+    return column(target, ROWS) - (begin[:, None] + words)
+
+
+@triton.jit
+def loss_gradient_words(
+    word, lse, dloss, targets, KIND: tl.constexpr, ASSEMBLY: tl.constexpr, COMPARE: tl.constexpr
+):
     """Return ``exp(x − lse) × dloss`` of a tile: the gradient of cross-entropy but for the target's
-    column."""
+    column; with COMPARE, that one's as well (see ``targets_of_words``)."""
     if tl.float32 == KIND:
-        dx = tl.exp2((word.to(tl.float32, bitcast=True) - lse) * LOG2_E) * dloss
-        words = dx.to(tl.int32, bitcast=True)
+        part = tl.exp2((word.to(tl.float32, bitcast=True) - lse) * LOG2_E)
+        if COMPARE:
+            part = tl.where(targets == 0, part - 1.0, part)
+        words = (part * dloss).to(tl.int32, bitcast=True)
     else:
-        first = tl.exp2((low_half(word, KIND) - lse) * LOG2_E) * dloss
-        second = tl.exp2((high_half(word, KIND) - lse) * LOG2_E) * dloss
-        words = join_halves(first, second, KIND, ASSEMBLY)
+        first = tl.exp2((low_half(word, KIND) - lse) * LOG2_E)
+        second = tl.exp2((high_half(word, KIND) - lse) * LOG2_E)
+        if COMPARE:
+            first = tl.where(targets == 0, first - 1.0, first)
+            second = tl.where(targets == 1, second - 1.0, second)
+        words = join_halves(first * dloss, second * dloss, KIND, ASSEMBLY)
     return words
