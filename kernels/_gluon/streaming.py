@@ -177,11 +177,12 @@ def wait(MOST: gl.constexpr):
 
 @gluon.jit
 def find_sources(
-    tensors, row, rows, part, layout: gl.constexpr, STRIDE: gl.constexpr, CHUNK: gl.constexpr,
+    tensors, row, present, part, layout: gl.constexpr, STRIDE: gl.constexpr, CHUNK: gl.constexpr,
     WARPS: gl.constexpr, ALIGN: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """Return the addresses of each thread's first vector of a row of each tensor."""
-    first = gl.where(row < rows, row, 0)
+    """Return the addresses of each thread's first vector of a row of each tensor; those of row 0
+    for a row that is not there."""
+    first = gl.where(present, row, 0)
     found = ()
     for which in gl.static_range(len(tensors)):
         at = row_at(tensors[which], first, STRIDE, ALIGN, HALVES) + part * (CHUNK // HALVES)
@@ -214,18 +215,18 @@ def fetch_tile(
 
 @gluon.jit
 def fetch(
-    to, tensors, row, rows, part, left, layout: gl.constexpr, TILES: gl.constexpr,
+    to, tensors, row, present, part, left, layout: gl.constexpr, TILES: gl.constexpr,
     STRIDE: gl.constexpr, CHUNK: gl.constexpr, SURE: gl.constexpr, WARPS: gl.constexpr,
     ALIGN: gl.constexpr, HALVES: gl.constexpr, KEEP: gl.constexpr, BLOCKS: gl.constexpr = 1,
 ):  # fmt: skip
     """Start to copy a row of each tensor into a slot; ``BLOCKS`` as in ``fetch_tile``."""
     sources = find_sources(
-        tensors, row, rows, part, layout, STRIDE, CHUNK, WARPS * BLOCKS, ALIGN, HALVES
+        tensors, row, present, part, layout, STRIDE, CHUNK, WARPS * BLOCKS, ALIGN, HALVES
     )
     to = per_thread(to, KEEP)
     for tile in gl.static_range(TILES):
         fetch_tile(
-            to, sources, tile, row < rows, left, layout, TILES, SURE, WARPS, HALVES, KEEP, BLOCKS
+            to, sources, tile, present, left, layout, TILES, SURE, WARPS, HALVES, KEEP, BLOCKS
         )
     commit()
 

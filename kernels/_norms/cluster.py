@@ -389,8 +389,8 @@ def norm_cluster(
         for n in gl.static_range(SLOTS):
             at = bytes_of_row(row + n, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
             fetch(
-                slot + n * SLOT, tensors, row + n, rows, 0, at, layout, TILES, STRIDE, 0, COLUMNS,
-                WARPS, ALIGN, HALVES, KEEP, BLOCKS,
+                slot + n * SLOT, tensors, row + n, row + n < rows, 0, at, layout, TILES, STRIDE, 0,
+                COLUMNS, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
             )  # fmt: skip
             ahead = ahead + (row + (n + 1),)
     round = row * 0
@@ -439,8 +439,8 @@ def norm_cluster(
             coming = ahead[SLOTS - 1]
             left = bytes_of_row(coming, COLUMNS, STRIDE, VECTOR, ALIGN, PEEL, HALVES)
             fetch(
-                here, tensors, coming, rows, 0, left, layout, TILES, STRIDE, 0, COLUMNS, WARPS,
-                ALIGN, HALVES, KEEP, BLOCKS,
+                here, tensors, coming, coming < rows, 0, left, layout, TILES, STRIDE, 0, COLUMNS,
+                WARPS, ALIGN, HALVES, KEEP, BLOCKS,
             )  # fmt: skip
         if MEAN:
             first, second = _statistics_of_warps(

@@ -10,10 +10,11 @@ owns the same ``CHUNK`` lanes of all its rows (lanes, ``lead``, ``ALIGN`` and ``
 
 Rows lie in ``SPACING`` ways, their kinds, and what registers hold for lanes fits rows of one kind.
 Where there are as many groups for each kind, groups take rows in turn. Otherwise a group's share
-may have rows of several kinds: these are its segments, and at the end of each it lets its ring run
-dry. Warps do not wait for each other there. One that leaves a segment has seen the sums of all its
-rows told, to which all warps of its program have added theirs: no counter is in use, and each
-segment counts its rounds from 0. What it copies into slots then lies over its own words only.
+may have rows of several kinds: these are its segments. At the end of each it finishes all rows of
+it, while the first rows of the next one, if both have as many as there are slots, come into slots
+already. Warps do not wait for each other there. One that leaves a segment has seen the sums of all
+its rows told, to which all warps of its program have added theirs: no counter is in use, and each
+segment counts its rounds from 0. What it copies into slots lies over its own words only.
 
 A round tells the sums of a row that has arrived, finishes the one ``BEHIND`` rows
 before it, whose sums the other programs have told meanwhile, and starts to copy another one over
@@ -175,6 +176,17 @@ def _keep(
 
 
 @gluon.jit
+def _bytes_left(
+    kind, part, STRIDE: gl.constexpr, COLUMNS: gl.constexpr, CHUNK: gl.constexpr,
+    VECTOR: gl.constexpr, ALIGN: gl.constexpr, PEEL: gl.constexpr, HALVES: gl.constexpr,
+):  # fmt: skip
+    """Return how many bytes of rows of a kind the program's part has, in whole vectors."""
+    lead = kind * STRIDE % ALIGN if PEEL else 0
+    end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
+    return gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
+
+
+@gluon.jit
 def _mailbox_of(
     mailboxes, turn, WARPS: gl.constexpr, BLOCKS: gl.constexpr, MAILBOXES: gl.constexpr
 ):  # fmt: skip
@@ -257,6 +269,8 @@ def gradient_ring(
         lane = lanes_of_warps(WARPS, PARTS)
     memory = base + vectors_of_warps(layout, WARPS, BLOCKS) * 16
     earlier = 0  # rows, of earlier segments
+    slot = 0
+    fetched = 0  # whether the segment's first rows are in slots, or on their way
     kind, kinds = kinds_of_group(group, rows, GROUPS, SPACING, MIXED)
     for nth in range(kinds):
         lead = (kind + nth) * STRIDE % ALIGN if PEEL else 0
@@ -265,13 +279,21 @@ def gradient_ring(
         rounds = count + BEHIND
         if MIXED:
             rounds = gl.where(count > 0, rounds, 0)
-        end = (lead + COLUMNS + VECTOR - 1) // VECTOR * VECTOR
-        left = gl.minimum(end - part * CHUNK, CHUNK) * (4 // HALVES)
-        for slot in gl.static_range(SLOTS - BEHIND):
-            fetch(
-                memory + slot * SLOT, tensors, begin + slot * STEP, until, part, left, layout,
-                TILES, STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
-            )  # fmt: skip
+        left = _bytes_left(
+            kind + nth, part, STRIDE, COLUMNS, CHUNK, VECTOR, ALIGN, PEEL, HALVES
+        )  # fmt: skip
+        if fetched == 0:
+            for first in gl.static_range(SLOTS - BEHIND):
+                fetch(
+                    memory + first * SLOT, tensors, begin + first * STEP,
+                    begin + first * STEP < until, part, left, layout, TILES, STRIDE, CHUNK, SURE,
+                    WARPS, ALIGN, HALVES, KEEP, BLOCKS,
+                )  # fmt: skip
+        if MIXED:
+            next_begin, next_until, next_count = rows_of_kind(
+                group, kind + nth + 1, rows, GROUPS, SPACING, MIXED
+            )
+            goes_on = (nth + 1 < kinds) & (gl.minimum(count, next_count) >= SLOTS)
         weights = _load_weights(
             weight, part, lead, layout, COLUMNS, CHUNK, TILES, ALL, HALVES, WIDE
         )
@@ -288,7 +310,6 @@ def gradient_ring(
         if CLUSTER:
             if nth == 0:
                 await_blocks()
-        slot = 0
         if MEAN:
             mu = gl.load(mean + begin, mask=begin < until, other=0.0)
             done_mu = mu * 0.0
@@ -309,6 +330,14 @@ def gradient_ring(
             here = memory + slot * SLOT
             before = memory + gl.where(slot >= BEHIND, slot - BEHIND, slot - BEHIND + SLOTS) * SLOT
             coming = row + (SLOTS - BEHIND) * STEP
+            is_coming = coming < until
+            if MIXED:
+                of_next = goes_on & (coming >= until)
+                coming = gl.where(of_next, coming - until + next_begin, coming)
+                is_coming = is_coming | (of_next & (coming < next_until))
+                left = _bytes_left(
+                    coming % SPACING, part, STRIDE, COLUMNS, CHUNK, VECTOR, ALIGN, PEEL, HALVES
+                )  # fmt: skip
             one = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
             two = gl.zeros([ALL, WARP_WORDS], gl.float32, layout)
             for tile in gl.static_range(TILES):
@@ -353,7 +382,7 @@ def gradient_ring(
                     scale = gl.rsqrt(first + eps)
                     slope = -(second * scale) * scale * scale
                 sources = find_sources(
-                    tensors, coming, until, part, layout, STRIDE, CHUNK, ALL, ALIGN, HALVES
+                    tensors, coming, is_coming, part, layout, STRIDE, CHUNK, ALL, ALIGN, HALVES
                 )
                 before = per_thread(before, KEEP)
                 new_sums = ()
@@ -392,15 +421,15 @@ def gradient_ring(
                         COLUMNS, CHUNK, SURE, ALL, VECTOR, ALIGN, PEEL, HALVES, DROP,
                     )  # fmt: skip
                     fetch_tile(
-                        before, sources, tile, coming < until, left, layout, TILES, SURE, WARPS,
+                        before, sources, tile, is_coming, left, layout, TILES, SURE, WARPS,
                         HALVES, KEEP, BLOCKS,
                     )  # fmt: skip
                 sums = new_sums
                 biases = new_biases
                 commit()
-            else:
+            elif fetched == 0:
                 fetch(
-                    before, tensors, coming, until, part, left, layout, TILES,
+                    before, tensors, coming, is_coming, part, left, layout, TILES,
                     STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
                 )  # fmt: skip
             slot = gl.where(slot + 1 == SLOTS, 0, slot + 1)
@@ -408,7 +437,11 @@ def gradient_ring(
                 mu = next_mu
                 done_mu = next_done_mu
                 sigma = next_sigma
-        wait(0)
+        if MIXED:
+            slot = gl.where(goes_on, gl.where(slot < BEHIND, slot + SLOTS, slot) - BEHIND, 0)
+            fetched = goes_on.to(gl.int32)
+        if fetched == 0:
+            wait(0)
         earlier += count
         if nth == kinds - 1:
             start_next(OVERLAP)

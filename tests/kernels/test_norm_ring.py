@@ -387,10 +387,14 @@ def test_a_ring_computes_the_gradients(problem: Problem, multiprocessors: int) -
         (Problem("layernorm-backward", 5, 509), 16),  # and without rows of their kind
         (Problem("layernorm-backward", 9, 301, "float32"), 2),
         (Problem("rmsnorm-backward", 7, 509), 1),
+        # As many rows of each kind as there are slots, so that the next come early.
+        (Problem("layernorm-backward", 131, 509), 3),
+        (Problem("rmsnorm-residual-backward", 60, 509), 7),  # and not where a share has fewer
+        (Problem("rmsnorm-backward", 45, 301, "float32"), 2),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("slots", [3, 4])
+@pytest.mark.parametrize("slots", [3, 5])
 def test_groups_take_rows_of_several_kinds(
     problem: Problem, groups: int, slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,6 +414,8 @@ def test_groups_take_rows_of_several_kinds(
         (Problem("rmsnorm-backward", 5, 509, "float16"), 7),  # clusters without rows
         (Problem("layernorm-backward", 1, 509), 1),
         (Problem("layernorm-backward", 9, 301, "float32"), 2),
+        (Problem("layernorm-backward", 131, 509), 3),  # the first rows of the next kind come early
+        (Problem("layernorm-backward", 60, 301, "float32"), 3),
     ],
     ids=str,
 )
