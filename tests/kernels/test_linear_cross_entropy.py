@@ -1,9 +1,12 @@
 """The chunks of linear-cross-entropy, how much memory they take, where tiles are planned instead,
-and what is refused."""
+their numbers, and what is refused."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from warm import WarmProcess
 
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry
@@ -118,3 +121,18 @@ def test_what_cannot_be_done_is_refused(
 ) -> None:
     with pytest.raises(PerfcliError, match=message):
         FAMILY.plan(problem, targets.get("h200"), variant)
+
+
+@pytest.mark.torch
+def test_kernels_agree_with_float64(warm_process: WarmProcess) -> None:
+    """Forward in bfloat16, by tiles and by chunks: one class, many, caps and smoothing."""
+    numbers = [
+        number
+        for number, case in enumerate(FAMILY.cases)
+        if case.problem.operation == "linear-cross-entropy" and case.problem.dtype == "bfloat16"
+    ]
+    runner = Path(__file__).with_name("cases_interpreted.py")
+    found = warm_process.interpret(runner, "linear-cross-entropy", numbers)
+    assert {variant for _, variant, _ in found} == {"chunked", "fused"}
+    wrong = {n: f for n, f in zip(numbers, found, strict=True) if f[0] != "right"}
+    assert wrong == {}
