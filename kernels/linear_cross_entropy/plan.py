@@ -47,7 +47,8 @@ def plan_launches(problem: Problem, target: Target, variant: str | None = None) 
     if reason or variant == "chunked":
         return _plan_chunks(problem, target)
     tile = _tile_of(problem, target)
-    if variant is None and not _is_fused_faster(problem, target, *tile):
+    wants_chunks = setting(problem, "chunk") or not _is_fused_faster(problem, target, *tile)
+    if variant is None and wants_chunks:
         return _plan_chunks(problem, target)
     return _plan_tiles(problem, target, *tile)
 

@@ -53,7 +53,7 @@ def test_a_chunk_is_as_long_as_fills_the_last_wave() -> None:
 def test_few_classes_are_one_chunk_and_a_setting_chooses_another() -> None:
     few = planned(64, 32, variant="chunked", classes=1000)
     assert few.launches[0].constants["CHUNK"] == 1024
-    chosen = planned(64, 32, variant="chunked", classes=1000, chunk=100)
+    chosen = planned(64, 32, classes=1000, chunk=100)
     assert chosen.launches[0].constants["CHUNK"] == 112
 
 
