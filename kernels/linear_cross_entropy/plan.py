@@ -202,10 +202,13 @@ def _why_not_fused(problem: Problem) -> str:
 
 
 def _tile_of(problem: Problem, target: Target) -> tuple[int, int]:
-    """Return the rows and classes of a tile: as few classes as make one wave."""
+    """Return the rows and classes of a tile: as few classes as make one wave, or as many as there
+    is shared memory for."""
     rows = min(max(_power_of_two(problem.rows), LEAST_TILE_ROWS), MOST_TILE_ROWS)
-    sizes = (n for n in TILE_CLASSES if _waves(problem, target, rows, n) == 1)
-    return rows, next(sizes, TILE_CLASSES[-1])
+    each = TILE_STEP * TILE_STAGES * ITEM_BYTES[problem.dtype]
+    fit = [n for n in TILE_CLASSES if (rows + n) * each <= target.shared_bytes_per_block_optin]
+    waves = (n for n in fit if _waves(problem, target, rows, n) == 1)
+    return rows, next(waves, fit[-1])
 
 
 def _waves(problem: Problem, target: Target, rows: int, classes: int) -> int:
