@@ -139,7 +139,7 @@ def list_operators(rows: int = ROWS, columns: int = COLUMNS) -> Operators:
             [x, weight, normal(columns)],
         ),
         "linear_cross_entropy": (ours.linear_cross_entropy, linear_loss, linear),
-        "linear_cross_entropy 32": (  # of float32, which torch multiplies
+        "linear_cross_entropy, float32": (  # which torch multiplies
             ours.linear_cross_entropy,
             linear_loss,
             [each.float() if each.is_floating_point() else each for each in linear],
@@ -274,7 +274,7 @@ def check_all(operators: Operators) -> dict[str, dict[str, str]]:
             except Exception as error:
                 wrong = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             results[name][check] = wrong
-            print(f"{name:24}{check:12}{wrong or 'right'}", flush=True)
+            print(f"{name:30}{check:12}{wrong or 'right'}", flush=True)
     return results
 
 
@@ -290,9 +290,9 @@ def main() -> None:
     where = torch.cuda.get_device_name() if ON_GPU else "stand-in for a GPU: nothing is launched"
     print(f"{where}, torch {torch.__version__}, triton {triton.__version__}")
     print(f"µs of host time per call, {ROWS} × {COLUMNS} bfloat16; goal {GOAL:g}")
-    print(f"{'':24}{'ours':>27}   {'torch':>27}")
+    print(f"{'':30}{'ours':>27}   {'torch':>27}")
     names = "".join(f"{name:>9}" for name in ("no grad", "forward", "backward"))
-    print(f"{'':24}{names}   {names}")
+    print(f"{'':30}{names}   {names}")
     results: dict[str, Any] = {}
     operators = {
         name: each
@@ -305,7 +305,7 @@ def main() -> None:
         rounds = [[time_three(each, arguments) for each in (ours, theirs)] for _ in range(ROUNDS)]
         times = [[min(each) for each in zip(*of, strict=True)] for of in zip(*rounds, strict=True)]
         results[name] = times
-        print(f"{name:24}" + "   ".join("".join(f"{t:9.1f}" for t in each) for each in times))
+        print(f"{name:30}" + "   ".join("".join(f"{t:9.1f}" for t in each) for each in times))
     if made is not None:
         print(f"{made.launches} launches went to the stand-in")
     if (given.check or given.only_check) and ON_GPU:

@@ -10,11 +10,12 @@ owns the same ``CHUNK`` lanes of all its rows (lanes, ``lead``, ``ALIGN`` and ``
 
 Rows lie in ``SPACING`` ways, their kinds, and what registers hold for lanes fits rows of one kind.
 Where there are as many groups for each kind, groups take rows in turn. Otherwise a group's share
-may have rows of several kinds: these are its segments. At the end of each it finishes all rows of
-it, while the first rows of the next one, if both have as many as there are slots, come into slots
-already. Warps do not wait for each other there. One that leaves a segment has seen the sums of all
-its rows told, to which all warps of its program have added theirs: no counter is in use, and each
-segment counts its rounds from 0. What it copies into slots lies over its own words only.
+may have rows of several kinds: these are its segments. A segment ends when all of its rows are
+finished. Meanwhile the first rows of the next segment are copied into the slots that are free, if
+both segments have at least ``SLOTS`` rows. Warps do not wait for each other there. One that leaves
+a segment has seen the sums of all its rows told, to which all warps of its program have added
+theirs: no counter is in use, and each segment counts its rounds from 0. What it copies into slots
+lies over its own words only.
 
 A round tells the sums of a row that has arrived, finishes the one ``BEHIND`` rows
 before it, whose sums the other programs have told meanwhile, and starts to copy another one over
@@ -427,7 +428,7 @@ def gradient_ring(
                 sums = new_sums
                 biases = new_biases
                 commit()
-            elif fetched == 0:
+            elif fetched == 0:  # else all slots have rows, or wait for them
                 fetch(
                     before, tensors, coming, is_coming, part, left, layout, TILES,
                     STRIDE, CHUNK, SURE, WARPS, ALIGN, HALVES, KEEP, BLOCKS,
@@ -437,7 +438,7 @@ def gradient_ring(
                 mu = next_mu
                 done_mu = next_done_mu
                 sigma = next_sigma
-        if MIXED:
+        if MIXED:  # the rounds that only finished rows passed over slots of the next segment
             slot = gl.where(goes_on, gl.where(slot < BEHIND, slot + SLOTS, slot) - BEHIND, 0)
             fetched = goes_on.to(gl.int32)
         if fetched == 0:

@@ -63,28 +63,34 @@ def _problem(
     return Problem(operation, rows, columns, dtype, settings=settings)
 
 
-CASES = tuple(
-    Case(_problem(operation, rows, columns, dtype, classes=classes, **more), variant)
-    for operation in OPERATIONS
-    for dtype in ITEM_BYTES
-    for rows, columns, classes, more in (
-        (1, 8, 1, {}),
-        (33, 64, 1000, {}),
-        (37, 48, 2600, {"softcap": 5.0}),
-        (40, 40, 5003, {"smoothing": 0.1}),
-        (64, 32, 2048, {"softcap": 30.0, "smoothing": 0.25}),
-        (33, 16, 3000, {"chunk": 512}),
-        (0, 64, 100, {}),
+CASES = (
+    tuple(
+        Case(_problem(operation, rows, columns, dtype, classes=classes, **more), variant)
+        for operation in OPERATIONS
+        for dtype in ITEM_BYTES
+        for rows, columns, classes, more in (
+            (1, 8, 1, {}),
+            (33, 64, 1000, {}),
+            (37, 48, 2600, {"softcap": 5.0}),
+            (40, 40, 5003, {"smoothing": 0.1}),
+            (64, 32, 2048, {"softcap": 30.0, "smoothing": 0.25}),
+            (33, 16, 3000, {"chunk": 512}),
+            (0, 64, 100, {}),
+        )
+        for variant in (("chunked", "fused") if operation == FORWARD else ("chunked",))
+        if variant == "chunked" or (ITEM_BYTES[dtype] == 2 and "chunk" not in more)
     )
-    for variant in (("chunked", "fused") if operation == FORWARD else ("chunked",))
-    if variant == "chunked" or (ITEM_BYTES[dtype] == 2 and "chunk" not in more)
-) + tuple(
-    Case(_problem(FORWARD, rows, columns, dtype, classes=classes), "fused")
-    for rows, columns, classes, dtype in (
-        (130, 200, 517, "float16"),
-        (300, 33, 129, "bfloat16"),
-        (8, 1024, 40, "bfloat16"),
+    + tuple(
+        Case(_problem(FORWARD, rows, columns, dtype, classes=classes), "fused")
+        for rows, columns, classes, dtype in (
+            (130, 200, 517, "float16"),
+            (300, 33, 129, "bfloat16"),
+            (8, 1024, 40, "bfloat16"),
+            (5, 0, 7, "bfloat16"),
+            (65, 127, 17, "float16"),
+        )
     )
+    + (Case(_problem(FORWARD, 9, 32, classes=50, smoothing=1.0), "fused"),)
 )
 BENCHMARKS = tuple(
     _problem(operation, rows, columns, classes=classes)

@@ -19,7 +19,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _slope(x, cap):
+def slope_of_cap(x, cap):
     """Return tanh(x / cap)."""
     return 1.0 - 2.0 / (tl.exp2(x * (2.0 * LOG2_E) / cap) + 1.0)
 
@@ -30,7 +30,7 @@ def _load(at, inside, cap, CAPPED: tl.constexpr):
     x = tl.load(at, mask=inside, other=0.0).to(tl.float32)
     slope = x
     if CAPPED:
-        slope = _slope(x, cap)
+        slope = slope_of_cap(x, cap)
         x = cap * slope
     return x, slope
 

@@ -109,7 +109,7 @@ def _compute(problem: Problem, tensors: Tensors, dtype: torch.dtype) -> dict[str
 
 
 def run(problem: Problem, tensors: Tensors, plan: LaunchPlan) -> dict[str, Tensor]:
-    """Return the outputs by the plan's chunks."""
+    """Return the outputs by the plan's launches."""
     x, weight = tensors["x"], tensors["weight"]
     if not plan.launches:
         if problem.operation == BACKWARD:
@@ -125,7 +125,7 @@ def run(problem: Problem, tensors: Tensors, plan: LaunchPlan) -> dict[str, Tenso
         "share": smoothing / classes,
     }
     if plan.variant == "fused":
-        return _join_tiles(problem, x, values, plan)
+        return _run_tiles(problem, x, values, plan)
     chunk = int(str(plan.launches[0].constants["CHUNK"]))
     buffer = x.new_empty((problem.rows, chunk))
 
@@ -148,10 +148,11 @@ def run(problem: Problem, tensors: Tensors, plan: LaunchPlan) -> dict[str, Tenso
     return {"loss": rows["loss"], "lse": rows["lse"]}
 
 
-def _join_tiles(
+def _run_tiles(
     problem: Problem, x: Tensor, values: Mapping[str, Any], plan: LaunchPlan
 ) -> dict[str, Tensor]:
-    """Return losses by the product that is our own, and what they are reduced to, if they are."""
+    """Return the losses by two kernels of our own; with a reduction also their sum or mean,
+    and what the sum was multiplied by."""
     tiles = plan.launches[0].grid[0]
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(
         ("peaks", "totals", "sums"), (tiles, problem.rows)

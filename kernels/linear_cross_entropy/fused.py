@@ -3,7 +3,7 @@
 """Computes the losses of a problem that is too small for the library's product to pay: a tile of
 the logits by each program, which keeps only its statistics, and one program that joins them.
 
-For a product of torch, a call takes twice the host time of all else that it does.
+A call that uses torch's product takes twice the host time.
 
 Constants
     ROWS, CLASSES, STEP   a tile's rows and classes, and the columns that are multiplied at a time
@@ -17,7 +17,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .chunks import LOG2_E, _slope
+from .chunks import LOG2_E, slope_of_cap
 
 WIDE = tl.constexpr(triton.knobs.runtime.interpret)
 """Triton's interpreter (3.6.0, 3.7.1) multiplies the bits of bfloat16 as whole numbers."""
@@ -34,11 +34,11 @@ def tile_statistics(
     of its target, if it is in this tile."""
     tile = tl.program_id(0)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    name = tile * CLASSES + tl.arange(0, CLASSES)
+    of_class = tile * CLASSES + tl.arange(0, CLASSES)
     step = tl.arange(0, STEP)
-    is_row, is_class = row < rows, name < classes
+    is_row, is_class = row < rows, of_class < classes
     x = x_ptr + row[:, None] * columns + step[None, :]
-    weight = weight_ptr + name[None, :] * columns + step[:, None]
+    weight = weight_ptr + of_class[None, :] * columns + step[:, None]
     logits = tl.zeros([ROWS, CLASSES], tl.float32)
     for first in range(0, columns, STEP):
         left = columns - first
@@ -47,16 +47,17 @@ def tile_statistics(
         if WIDE:
             a, b = a.to(tl.float32), b.to(tl.float32)
         logits = tl.dot(a, b, logits)
-    # As the gradient's, which are stored: of others, a row's exponentials would not add up to 1.
+    # Rounded like the logits of the gradient, which are stored in x's dtype: otherwise a row's
+    # exponentials would not add up to 1 there.
     logits = logits.to(x_ptr.dtype.element_ty).to(tl.float32)
     if CAPPED:
-        logits = cap * _slope(logits, cap)
+        logits = cap * slope_of_cap(logits, cap)
     place = tile * rows + row
     if SMOOTHED:
         kept = tl.where(is_class[None, :], logits, 0.0)
         tl.store(sums_ptr + place, tl.sum(kept, axis=1), mask=is_row)
     target = tl.load(target_ptr + row, mask=is_row, other=-1)
-    named = (target[:, None] == name[None, :]) & is_class[None, :]
+    named = (target[:, None] == of_class[None, :]) & is_class[None, :]
     found = tl.max(tl.where(named, 1, 0), axis=1) != 0
     picked = tl.sum(tl.where(named, logits, 0.0), axis=1)
     tl.store(picked_ptr + row, picked, mask=is_row & found)

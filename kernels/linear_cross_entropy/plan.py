@@ -15,6 +15,8 @@ OPERATIONS = {
     FORWARD: "z = x · weightᵀ; lse = log Σ exp(z); loss = lse − z[target]",
     BACKWARD: "g = (exp(z − lse) − [class = target]) × dloss; dx = g · weight; dweight = gᵀ · x",
 }
+REDUCTIONS = ("none", "mean", "sum")
+"""What tiles may do with the losses as well; chunks leave it to whoever asked."""
 SETTINGS: Mapping[str, Scalar] = {
     "classes": 32000,
     "softcap": 0.0,
@@ -30,6 +32,10 @@ def setting(problem: Problem, name: str) -> float:
 
 def classes_of(problem: Problem) -> int:
     return int(setting(problem, "classes"))
+
+
+def reduction_of(problem: Problem) -> str:
+    return str(problem.settings.get("reduction", SETTINGS["reduction"]))
 
 
 def plan_launches(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
@@ -70,6 +76,10 @@ def _check(problem: Problem, variant: str | None) -> None:
         )
     if classes_of(problem) < 1:
         raise PerfcliError(f"expected one class or more, found {classes_of(problem)}")
+    if reduction_of(problem) not in REDUCTIONS:
+        raise PerfcliError(
+            f"expected a reduction of {', '.join(REDUCTIONS)}, found {reduction_of(problem)!r}"
+        )
     if setting(problem, "softcap") < 0 or not 0 <= setting(problem, "smoothing") <= 1:
         raise PerfcliError(
             "expected a softcap of 0 (none) or more and a smoothing of 0 to 1, found "
@@ -170,6 +180,8 @@ def _plan_chunks(problem: Problem, target: Target) -> LaunchPlan:
 TILE_CLASSES = (16, 32, 64, 128)
 """The classes that a tile of the product that is our own may have."""
 LEAST_TILE_ROWS, MOST_TILE_ROWS = 16, 64
+MOST_TILE_ELEMENTS = 64 * 64
+"""Of more, ptxas 12.8 spills registers for sm_80."""
 TILE_STEP, TILE_STAGES = 128, 3
 """Columns that a tile multiplies at a time, and how many times it loads ahead."""
 STEP_SECONDS = 0.22e-6
@@ -180,10 +192,10 @@ FIXED_SECONDS = 5e-6
 WORTH_SECONDS = 12e-6
 """Up to which tiles pay, though the library's product may be up to 1.2 µs faster: a call that
 launches two kernels takes 13 µs of host time, one with a product of the library 27 or more. With
-more rows than a tile has, the library is 2 to 4 µs faster."""
+more rows than a tile has, the library is faster by 1.5 µs (128 × 1024 by 512 classes) and more."""
 FEW_ROWS = 16
-"""Up to which tiles are as fast as the library also where memory is what they wait for: 16 × 2048
-by 32000 classes took 37.0 instead of 45.7 µs, 16 × 4096 66.5 instead of 78.1."""
+"""Up to which tiles pay also where memory is what they wait for: 16 × 2048 by 32000 classes took
+37.0 instead of 45.7 µs, 16 × 4096 66.5 instead of 78.1, by 8192 25.5 instead of 24.6."""
 JOINED_ROWS, JOINED, JOINING_WARPS = 256, 4096, 8
 """Rows, and tiles of rows, that a program joins at a time: twice the tiles took 1.3 µs longer."""
 MOST_JOINED = 2 * JOINED
@@ -197,8 +209,9 @@ def _why_not_fused(problem: Problem) -> str:
         return "a gradient takes products of all logits"
     if ITEM_BYTES[problem.dtype] > 2:
         return "its products are those of 16-bit numbers"
-    most = max(problem.rows, classes_of(problem)) * max(problem.columns, problem.rows)
-    return "" if most < 1 << 31 else "it counts elements in 32 bits"
+    # Of both matrices, and of the statistics of all tiles.
+    elements = max(problem.rows, classes_of(problem)) * max(problem.columns, problem.rows)
+    return "" if elements < 1 << 31 else "it counts elements in 32 bits"
 
 
 def _tile_of(problem: Problem, target: Target) -> tuple[int, int]:
@@ -206,7 +219,9 @@ def _tile_of(problem: Problem, target: Target) -> tuple[int, int]:
     is shared memory for."""
     rows = min(max(_power_of_two(problem.rows), LEAST_TILE_ROWS), MOST_TILE_ROWS)
     each = TILE_STEP * TILE_STAGES * ITEM_BYTES[problem.dtype]
-    fit = [n for n in TILE_CLASSES if (rows + n) * each <= target.shared_bytes_per_block_optin]
+    room = target.shared_bytes_per_block_optin
+    sizes = [n for n in TILE_CLASSES if rows * n <= MOST_TILE_ELEMENTS]
+    fit = [n for n in sizes if (rows + n) * each <= room]
     waves = (n for n in fit if _waves(problem, target, rows, n) == 1)
     return rows, next(waves, fit[-1])
 
@@ -222,7 +237,8 @@ def _is_fused_faster(problem: Problem, target: Target, rows: int, classes: int) 
     weights = classes_of(problem) * problem.columns * ITEM_BYTES[problem.dtype]
     weights_take = weights / target.bandwidth
     tiles = problem.rows * -(-classes_of(problem) // classes)
-    if problem.rows > rows or tiles > MOST_JOINED:
+    in_words = problem.columns % DIVISOR == 0  # else Triton loads one number at a time
+    if not in_words or problem.rows > rows or tiles > MOST_JOINED:
         return False
     if FIXED_SECONDS + steps_take + weights_take <= WORTH_SECONDS:
         return True
@@ -232,7 +248,7 @@ def _is_fused_faster(problem: Problem, target: Target, rows: int, classes: int) 
 def _plan_tiles(problem: Problem, target: Target, rows: int, classes: int) -> LaunchPlan:
     element = f"*{TRITON_TYPE[problem.dtype]}"
     flags: dict[str, Scalar] = {"SMOOTHED": setting(problem, "smoothing") != 0}
-    reduction = problem.settings.get("reduction", SETTINGS["reduction"])
+    reduction = reduction_of(problem)
     tiles = -(-classes_of(problem) // classes)
     row_tiles = -(-problem.rows // rows)
     joined_rows = min(_power_of_two(problem.rows), JOINED_ROWS)

@@ -104,6 +104,9 @@ CASES = (
     *_special(),
     *_layouts(),
     *_empty(),
+    # Of more than 8 MiB, in parts of rows and with several rows to a block.
+    Case(Problem("cross-entropy-backward", 4200, 1023, "bfloat16"), "tiled"),
+    Case(Problem("cross-entropy-backward", 30000, 301, "bfloat16"), "tiled"),
     Case(Problem("softmax", *LONG)),
     Case(Problem("softmax-backward", *LONG)),
 )

@@ -152,8 +152,14 @@ def _tiled_loss_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch
     constants = {**kept_constants(problem, choice), **_tiles(choice), "CHUNKS": chunks}
     constants["SKIP"] = matrix_bytes(problem) > SKIPPED_FROM
     arguments = _loss_gradient_arguments(problem, rows=True)
-    grid = (-(-problem.rows // choice.rows) * chunks, 1, 1)
+    grid = grid_of_gradient(problem, choice)
     return (launch(problem, choice, "tiled_loss_backward", grid, arguments, constants),)
+
+
+def grid_of_gradient(problem: Problem, choice: Choice) -> tuple[int, int, int]:
+    """Return the blocks of a gradient of cross-entropy, which has parts of rows, or several rows,
+    in a block."""
+    return (-(-problem.rows // choice.rows) * _chunks_of(problem, choice), 1, 1)
 
 
 def _split_loss(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:

@@ -33,7 +33,7 @@ from .choice import (
     is_congruent,
     policies,
 )
-from .launches import BACKWARD_LAUNCHES, FORWARD_LAUNCHES
+from .launches import BACKWARD_LAUNCHES, FORWARD_LAUNCHES, grid_of_gradient
 
 LATENCY = 0.8e-6
 """Seconds from a load to its data, in memory that is busy."""
@@ -240,12 +240,11 @@ def _tiled(problem: Problem, target: Target) -> Choice:
 
 
 def _loss_tiles(problem: Problem, target: Target) -> int:
-    """Return as many vectors of each thread as leave no multiprocessor idle."""
+    """Return as many vectors of each thread, up to ``LOSS_TILES``, as leave no multiprocessor idle;
+    one where all others do."""
 
     def blocks(tiles: int) -> int:
-        if _vectors(problem) <= target.warp_size * tiles:  # a warp has a row
-            return -(-problem.rows * target.warp_size // LOSS_THREADS)
-        return problem.rows * -(-_vectors(problem) // (LOSS_THREADS * tiles))
+        return grid_of_gradient(problem, keep_parts(problem, target, LOSS_THREADS, tiles))[0]
 
     busy = (tiles for tiles in range(LOSS_TILES, 1, -1) if blocks(tiles) >= target.sm_count)
     return next(busy, 1)

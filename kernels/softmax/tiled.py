@@ -148,8 +148,8 @@ def tiled_loss_backward(
     """Write the gradient of one part of a row, or of several rows. A row whose target is
     ``ignored`` gets zeros, whatever it holds. With SKIP it is not read, and others are read when
     the target is there; then the target's column is written last, by a store of its own: to compare
-    every column with it takes a third of the instructions. Without, every column is compared: to
-    load the target's logit, too, would be a second load after another."""
+    every column with it takes a third of the instructions. Without, every column is compared,
+    so that no load of the target's logit has to wait for the target."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     STEP: tl.constexpr = LANES // ROWS
     part = tl.program_id(0) % CHUNKS
@@ -184,11 +184,11 @@ def tiled_loss_backward(
         if not SKIP:
             words = tl.where(column(counts, ROWS), words, 0)
         store_tile(to, first, vectors, exists, words, LANES, VECTOR, ROWS, tile < FULL, DROP)
-    part_edge = tl.exp2((edge.to(tl.float32) - lse) * LOG2_E)
+    weight_edge = tl.exp2((edge.to(tl.float32) - lse) * LOG2_E)
     if EDGE and not SKIP:
         at, _ = edge_columns(head, columns, VECTOR, lane_of_row(LANES, ROWS))
-        part_edge = tl.where(at == target, part_edge - 1.0, part_edge)
-    dx_edge = part_edge * dloss
+        weight_edge = tl.where(at == target, weight_edge - 1.0, weight_edge)
+    dx_edge = weight_edge * dloss
     if not SKIP:
         dx_edge = tl.where(counts, dx_edge, 0.0)
     store_edge(dx, head, columns, dx_edge, with_edge, EDGE, VECTOR, LANES, ROWS)

@@ -54,7 +54,35 @@ def both(x: Tensor, weight: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
 
 Arguments = tuple[Tensor, ...]
 Function = Callable[..., Any]
-PAIRS: dict[str, tuple[Function, Function, Callable[[torch.dtype], Arguments]]] = {
+Pair = tuple[Function, Function, Callable[[torch.dtype], Arguments]]
+"""Ours, torch's, and what makes the arguments of both."""
+
+
+def linear(
+    how: str, hidden: int, ignored: int = -100, smoothing: float = 0.0, softcap: float = 0.0
+) -> Pair:
+    target = targets((7,), 5)
+    target[target == -100] = ignored
+
+    def theirs(x: Tensor, weight: Tensor, target: Tensor) -> Tensor:
+        logits = x @ weight.T
+        logits = softcap * torch.tanh(logits / softcap) if softcap else logits
+        return F.cross_entropy(
+            logits, target, ignore_index=ignored, reduction=how, label_smoothing=smoothing
+        )
+
+    return (
+        lambda x, w, t: OPS.linear_cross_entropy(x, w, t, how, ignored, smoothing, softcap),
+        theirs,
+        lambda dtype: (
+            rows(7, hidden, dtype=dtype),
+            rows(33, hidden, dtype=dtype),
+            target,
+        ),
+    )
+
+
+PAIRS: dict[str, Pair] = {
     "softmax": (
         OPS.softmax,
         lambda x: torch.softmax(x, -1),
@@ -73,16 +101,10 @@ PAIRS: dict[str, tuple[Function, Function, Callable[[torch.dtype], Arguments]]] 
         )
         for how in ("mean", "sum", "none")
     },
-    **{
-        f"linear_cross_entropy, {how}": (
-            lambda x, w, t, how=how, s=s, c=c: OPS.linear_cross_entropy(x, w, t, how, -100, s, c),
-            lambda x, w, t, how=how, s=s, c=c: F.cross_entropy(
-                c * torch.tanh(x @ w.T / c) if c else x @ w.T, t, reduction=how, label_smoothing=s
-            ),
-            lambda dtype: (rows(7, 24, dtype=dtype), rows(33, 24, dtype=dtype), targets((7,), 5)),
-        )
-        for how, s, c in (("mean", 0.1, 4.0), ("none", 0.0, 0.0))
-    },
+    # Of half precision, those of 32 columns by tiles of our own, and of 24 in chunks.
+    "linear_cross_entropy, mean": linear("mean", 32, smoothing=0.1, softcap=4.0),
+    "linear_cross_entropy, sum": linear("sum", 32, ignored=2),
+    "linear_cross_entropy, none": linear("none", 24),
     "rms_norm": (
         lambda x, weight: OPS.rms_norm(x, weight, EPS),
         lambda x, weight: F.rms_norm(x, (x.shape[-1],), weight, EPS),

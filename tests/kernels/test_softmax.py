@@ -65,6 +65,7 @@ LINES: list[Line] = [
     *(line("cross-entropy-backward", 7, 513, "float16", "tiled", large=n) for n in (False, True)),
     # Every column is some row's target.
     *(line("cross-entropy-backward", 200, 21, dtype, "tiled") for dtype in (SINGLE, HALF)),
+    line("cross-entropy-backward", 200, 21, HALF, "tiled", large=True),
     *(
         line("cross-entropy-backward", 3, 9001, SINGLE, "tiled", "nan", large=n)
         for n in (False, True)
