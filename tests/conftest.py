@@ -29,6 +29,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     # As `make test` does: hundreds of processes import torch, and would parse it each time.
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         sys.dont_write_bytecode = False
+    # Threads of several workers that wait for one another take the cores from those that work:
+    # tensors of tests are small.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     if processes := getattr(session.config.option, "numprocesses", None):
         rewrite_asserts(session.config, processes)
 
