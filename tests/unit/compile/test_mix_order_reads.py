@@ -156,13 +156,14 @@ def test_a_question_asked_otherwise_is_not_answered() -> None:
 @pytest.mark.torch
 @pytest.mark.skipif(RELEASE < (2, 13), reason="torch has its own limit since 2.13")
 def test_it_decides_as_torch_does(cache_of_the_run: Path, warm_process: WarmProcess) -> None:
-    """The smallest tensors of which Inductor makes mix-order kernels: 5·2^20 elements."""
+    """Of a kernel that reads five buffers with one more and without: between these limits they
+    count otherwise, and without one all is fused."""
 
     def compile_limited(whose: str, limit: int) -> Any:
         request = CompileRequest(
-            scenario="gqa-transformer",
-            params={"layers": 1, "batch": 40, "sequence": 2048, "learned": True},
-            preset="smoke",
+            scenario="mix-order",
+            params={},
+            preset=None,
             variant=Variant("", {MAX_READS: 0 if whose == "ours" else limit}),
             device="cuda",
             target=targets.get("h100"),
@@ -172,9 +173,11 @@ def test_it_decides_as_torch_does(cache_of_the_run: Path, warm_process: WarmProc
         asked = json.loads(protocol.encode(protocol.plain(request)))
         return warm_process.call(request, READ_LIMIT, asked, whose, limit)
 
-    theirs, ours = compile_limited("theirs", 5), compile_limited("ours", 5)
-    assert ours == theirs
-    assert ours["refused"] > 0
+    found = {limit: compile_limited("theirs", limit) for limit in (4, 5, 1000)}
+    assert {limit: compile_limited("ours", limit) for limit in found} == found
+    assert found[4]["refused"] > found[5]["refused"] > found[1000]["refused"] == 0
+    assert len(found[5]["kernels"]) == 2
+    assert len(found[1000]["kernels"]) == 1
 
 
 @pytest.mark.torch
