@@ -33,7 +33,7 @@ LINES: list[Line] = [
     *(("rmsnorm-residual", 3, 1023, HALF, None, v, "normal") for v in (*FORWARD, "peeled")),
     ("rmsnorm-residual", 3, 1023, HALF, None, None, "normal", *LARGE),
     ("rmsnorm-residual", 3, 760, HALF, None, "tma", "normal"),
-    ("rmsnorm", 2, 50257, HALF, None, None, "normal"),
+    ("rmsnorm", 2, 24603, HALF, None, None, "normal"),
     ("rmsnorm-residual", 2, 24603, HALF, None, None, "nan"),
     ("rmsnorm", 1, 131072, HALF, None, None, "normal"),
     ("rmsnorm", 1, 192, HALF, None, None, "signed-zero"),
