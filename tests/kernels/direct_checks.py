@@ -17,6 +17,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import perfcli.operators
+from perfcli.errors import PerfcliError
+
 direct: Any = import_module("perfcli.kernels._operators.direct")
 dispatch: Any = import_module("perfcli.kernels._operators.dispatch")
 
@@ -206,6 +209,17 @@ def transforms() -> str:
     return ""
 
 
+def nowhere() -> str:
+    """Without a GPU and without the interpreter an operator says what it needs."""
+    try:
+        perfcli.operators.register().softmax(torch.zeros(2, 3))
+    except PerfcliError as error:
+        wanted = ("run on a GPU, and these tensors are on cpu", "TRITON_INTERPRET=1")
+        return "" if all(words in str(error) for words in wanted) else f"said {error}"
+    return "nothing was raised"
+
+
 CHECKS = {
-    check.__name__: check for check in (at_once, gradients, with_a_say, traced, tensors, transforms)
+    check.__name__: check
+    for check in (at_once, gradients, with_a_say, traced, tensors, transforms, nowhere)
 }
