@@ -305,7 +305,7 @@ def test_an_import_with_other_variables_is_not_used(
 ) -> None:
     import_ahead.start(["compare", "softmax"])
     begun = import_ahead._begun["measure"]
-    found = commands.start(None, **with_gpu | {"OMP_NUM_THREADS": "1"})
+    found = commands.start(None, **with_gpu | {"OMP_NUM_THREADS": "99"})
     assert (found["forked"], found["parent"] != begun.process.pid) == (True, True)
     assert begun.process.poll() == -signal.SIGKILL
 
