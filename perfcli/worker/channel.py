@@ -240,9 +240,12 @@ class Channel:
         return self._process.pid
 
     def step_back(self) -> None:
-        """Let the worker, and those that it will start, have the processors that others leave."""
+        """Let the worker, and those that it will start, have the processors that others leave. One
+        that was started with more niceness keeps it."""
+        pid = self._process.pid
         with contextlib.suppress(OSError):  # it has ended
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, STEPPED_BACK)
+            niceness = max(os.getpriority(os.PRIO_PROCESS, pid), STEPPED_BACK)
+            os.setpriority(os.PRIO_PROCESS, pid, niceness)
 
     def pause(self) -> None:
         """Stop the worker and those that compile for it until ``resume``; that time is not counted.

@@ -418,6 +418,29 @@ def test_groups_take_rows_of_several_kinds(
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(("rows", "dry"), [(131, 1), (19, 4)])
+def test_a_ring_runs_dry_only_where_kinds_have_few_rows(
+    rows: int, dry: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 131 rows in 8 kinds, each has as many as there are slots; of 19, none: there a program
+    waits for all copies at the end of each of its up to four segments."""
+    code, ring_plan = (import_module(f"perfcli.kernels._norms.{n}") for n in ("code", "ring_plan"))
+    monkeypatch.setattr(ring_plan, "ways_to_group", lambda *_: (3,))
+    monkeypatch.setattr(ring_plan, "MOST_SLOTS", 3)
+    waits: dict[int, int] = {}
+    wait = gluon_interpreter._Shared.wait
+
+    def counted(shared: Any, most: int) -> None:
+        waits[id(shared)] = waits.get(id(shared), 0) + (most == 0)
+        wait(shared, most)
+
+    monkeypatch.setattr(gluon_interpreter._Shared, "wait", counted)
+    problem = Problem("rmsnorm-backward", rows, 509)
+    run_ring(problem, 4, code.inputs(problem, "cpu", 3))
+    assert max(waits.values()) == dry
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("problem", "groups", "slots"),
     [

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import subprocess
 import sys
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import handmade
 import msgspec
@@ -24,7 +26,7 @@ from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import Bundle, CompileRequest, Variant
 from perfcli.worker import channel as stack
 from perfcli.worker import process
-from perfcli.worker.channel import LOG_TAIL_LINES
+from perfcli.worker.channel import LOG_TAIL_LINES, Channel
 from perfcli.worker.needs import Needs
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.protocol import ERROR_KINDS
@@ -609,6 +611,16 @@ def test_tracing_waits_for_who_comes_first(
     ((_, made),) = executor.compile([request], lambda _: None)
     assert str(made) == "done"
     assert stopped
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 10), (15, 15)])
+def test_who_steps_back_keeps_what_niceness_it_has_beyond(before: int, after: int) -> None:
+    """The superuser may lower it, and did."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        least = os.getpriority(os.PRIO_PROCESS, child.pid)
+        os.setpriority(os.PRIO_PROCESS, child.pid, max(before, least))
+        Channel.step_back(SimpleNamespace(_process=child))  # type: ignore[arg-type]
+        assert os.getpriority(os.PRIO_PROCESS, child.pid) == max(after, least)
 
 
 def test_what_has_nothing_to_wait_for_keeps_its_priority(
