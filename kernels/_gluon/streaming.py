@@ -304,7 +304,7 @@ def _peek_assembly(parts, count):
 
 
 @gluon.constexpr_function
-def _await_assembly(count):
+def _await_words_assembly(count):
     """Load those of ``count`` words that are missing, at the same time, until all are told. After a
     second they are taken as they are, two NaN: a row's sums may be that, if they are of such
     numbers."""
@@ -359,7 +359,7 @@ def await_sums(told, seen, PARTS: gl.constexpr):
     looks for itself, so that none waits for another."""
     EACH: gl.constexpr = (PARTS + 31) // 32
     found = gl.inline_asm_elementwise(
-        _await_assembly(EACH), _words_operands(EACH, 1), seen + (told,),
+        _await_words_assembly(EACH), _words_operands(EACH, 1), seen + (told,),
         dtype=(gl.int64,) * EACH, is_pure=False, pack=1,
     )  # fmt: skip
     first = (found[0] >> 32).to(gl.int32).to(gl.float32, bitcast=True)

@@ -80,7 +80,7 @@ def tile_bytes(warps, align, halves, peel):
 
 
 @gluon.constexpr_function
-def _store_assembly(offset, plane):
+def _store_words_assembly(offset, plane):
     """Store a vector's words, $8 to $11, at $4 if $12 is not 0: each in its plane, or side by side
     if there are none."""
     stores = [f"@some st.shared.v4.b32 [$4 + {offset}], {{$8, $9, $10, $11}};"]
@@ -92,7 +92,7 @@ def _store_assembly(offset, plane):
 
 
 @gluon.constexpr_function
-def _load_assembly(offset, planes, odd):
+def _load_kept_assembly(offset, planes, odd):
     """Load a vector's words from $4, or from the four planes at $4, $8, $12 and $16; with ``odd``,
     put together from pairs of words that are $20 bits apart."""
     if not planes:
@@ -143,7 +143,7 @@ def _keep(
             else:
                 found = gl.load(at + word)
             gl.inline_asm_elementwise(
-                _store_assembly(OFFSET + tile * TILE + more * WARPS * 128, PLANE),
+                _store_words_assembly(OFFSET + tile * TILE + more * WARPS * 128, PLANE),
                 _STORE_OPERANDS,
                 [to, found.to(gl.int32, bitcast=True), gl.where(there, 1, 0)],
                 dtype=gl.int32, is_pure=False, pack=4,
@@ -190,7 +190,7 @@ def _weights(
 ):  # fmt: skip
     """Return the weights of a tile's lanes, as words."""
     words = gl.inline_asm_elementwise(
-        _load_assembly(OFFSET, PEEL, ODD), _LOAD_OPERANDS,
+        _load_kept_assembly(OFFSET, PEEL, ODD), _LOAD_OPERANDS,
         [planes[0], planes[1], planes[2], planes[3], planes[4]],
         dtype=gl.int32, is_pure=False, pack=4,
     )  # fmt: skip

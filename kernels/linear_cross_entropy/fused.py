@@ -23,6 +23,19 @@ WIDE = tl.constexpr(triton.knobs.runtime.interpret)
 """Triton's interpreter (3.6.0, 3.7.1) multiplies the bits of bfloat16 as whole numbers."""
 
 
+@triton.jit
+def _rounded(numbers, KIND: tl.constexpr):
+    """Return float32 numbers as a tensor of KIND would have them. Triton's interpreter cuts the
+    lower bits of bfloat16 off, where the gradient's product rounds to nearest, ties to even."""
+    if WIDE and tl.bfloat16 == KIND:
+        bits = numbers.to(tl.int32, bitcast=True)
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
+        numbers = bits.to(tl.float32, bitcast=True)
+    else:
+        numbers = numbers.to(KIND).to(tl.float32)
+    return numbers
+
+
 @triton.jit(do_not_specialize=["rows", "classes"])
 def tile_statistics(
     x_ptr, weight_ptr, target_ptr, peaks_ptr, totals_ptr, sums_ptr, picked_ptr,
@@ -49,7 +62,7 @@ def tile_statistics(
         logits = tl.dot(a, b, logits)
     # Rounded like the logits of the gradient, which are stored in x's dtype: otherwise a row's
     # exponentials would not add up to 1 there.
-    logits = logits.to(x_ptr.dtype.element_ty).to(tl.float32)
+    logits = _rounded(logits, x_ptr.dtype.element_ty)
     if CAPPED:
         logits = cap * slope_of_cap(logits, cap)
     place = tile * rows + row

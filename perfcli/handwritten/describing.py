@@ -64,9 +64,16 @@ def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
         )
     launches = zip(request.plan.launches, given, strict=True)
     return tuple(
-        DescribedLaunch(_source_of(own.function(launch.function)), operands)
-        for launch, operands in launches
+        _describe_launch(own.function(launch.function), operands) for launch, operands in launches
     )
+
+
+def _describe_launch(function: Any, operands: tuple[Operand, ...]) -> DescribedLaunch:
+    return DescribedLaunch(_source_of(function), operands, _is_gluon(function))
+
+
+def _is_gluon(function: Any) -> bool:
+    return bool(getattr(function, "is_gluon", bool)())
 
 
 def _record_operands(code: Any, problem: Problem, plan: LaunchPlan) -> list[tuple[Operand, ...]]:
@@ -112,7 +119,7 @@ def _source_of(function: Any) -> str:
     found: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     _collect(function, found, constants)
-    is_gluon = getattr(function, "is_gluon", bool)()
+    is_gluon = _is_gluon(function)
     header = _HEADER + _GLUON_HEADER if is_gluon else _HEADER
     lines = [header, *(f"{n} = tl.constexpr({v!r})" for n, v in constants.items()), ""]
     decorator = "@gluon.jit" if is_gluon else "@triton.jit"

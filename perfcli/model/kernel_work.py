@@ -67,6 +67,8 @@ class DescribedLaunch:
 
     source: str
     operands: tuple[Operand, ...]
+    is_gluon: bool = False
+    """Then it may load by assembly, of which its text says nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,15 @@ def _list_kernels(
     for launch, candidate, described in steps:
         text, facts = launch_facts(described.source, launch.function, launch.constants)
         blobs[blob_id(text)] = pack(text)
-        kernel = _make_kernel(launch, text, facts, described.operands, base.target)
+        buffers = tuple(_list_buffers(described.operands, facts, launch))
+        hides_loads = described.is_gluon and _lacks_inputs(buffers, described.operands)
+        if hides_loads:
+            different = {operand.name: operand for operand in described.operands}
+            buffers = tuple(map(_take_as_given, different.values()))
+        kernel = _make_kernel(launch, text, facts, buffers, base.target)
+        if hides_loads:
+            moved = sum(buffer.bytes for buffer in buffers)
+            kernel = replace(kernel, source_facts=None, bytes_swept=moved)
         yield replace(
             kernel,
             graph=graph,
@@ -129,11 +137,10 @@ def _make_kernel(
     launch: KernelLaunch,
     text: str,
     facts: SourceFacts,
-    operands: Sequence[Operand],
+    buffers: tuple[Buffer, ...],
     target: Target | None,
 ) -> KernelFacts:
     """Return what its text and its tensors say."""
-    buffers = tuple(_list_buffers(operands, facts, launch))
     read = sum(buffer.bytes for buffer in buffers if buffer.is_read)
     written = sum(buffer.bytes for buffer in buffers if buffer.is_written)
     sizes = {buffer.argument: buffer.bytes for buffer in buffers}
@@ -188,6 +195,28 @@ def _list_buffers(
                 bytes=operand.bytes if stores else _sum_bytes_read(operand, facts, launch),
                 graph_input=operand.is_input,
             )
+
+
+def _lacks_inputs(buffers: Sequence[Buffer], operands: Sequence[Operand]) -> bool:
+    """Return whether inputs are not read as far as the text says: they are, by assembly."""
+    found = {buffer.name for buffer in buffers}
+    return any(operand.is_input and operand.name not in found for operand in operands)
+
+
+def _take_as_given(operand: Operand) -> Buffer:
+    """Return what a kernel does with a tensor if its text does not say. Those in Gluon keep what
+    they have loaded, in registers or shared memory: they read all of their inputs once, and write
+    all else."""
+    return Buffer(
+        argument=operand.argument,
+        name=operand.name,
+        role="input" if operand.is_input else "output",
+        dtype=operand.dtype,
+        shape=operand.shape,
+        stride=operand.stride,
+        bytes=operand.bytes,
+        graph_input=operand.is_input,
+    )
 
 
 def _sum_bytes_read(operand: Operand, facts: SourceFacts, launch: KernelLaunch) -> int:

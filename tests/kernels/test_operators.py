@@ -136,6 +136,29 @@ def test_calls_pass_the_dispatcher_where_nothing_else_has_a_say(
     assert not any(found.values()), {name: what for name, what in found.items() if what}
 
 
+CERTAIN = """
+import torch, perfcli.operators
+from torch.nn import functional as F
+loss = perfcli.operators.register().linear_cross_entropy
+generator = torch.Generator().manual_seed(3)
+weight = torch.randn(10, 64, generator=generator).bfloat16()
+target = torch.arange(8)
+for compute in (loss, lambda x, w, t: F.cross_entropy((x @ w.T).float(), t)):
+    x = (0.3 * weight[target].float()).bfloat16().requires_grad_()
+    compute(x, weight, target).backward()
+    print(float(x.grad.float().norm()))
+"""
+
+
+def test_the_gradient_of_targets_that_are_nearly_certain_is_next_to_nothing() -> None:
+    """Forward and backward round logits alike, in Triton's own interpreter, too: else it is off by
+    a part of each logit."""
+    done = run("-c", CERTAIN, CUDA_VISIBLE_DEVICES="", TRITON_INTERPRET="1")
+    ours, theirs = map(float, done.stdout.split())
+    assert theirs < 1e-5
+    assert ours < 2 * theirs
+
+
 def test_importing_operators_imports_no_torch() -> None:
     program = "import sys, perfcli.operators; print('torch' in sys.modules)"
     assert run("-c", program).stdout == "False\n"

@@ -59,3 +59,30 @@ def test_a_split_row_is_read_by_two_launches() -> None:
     assert "x" in names[0] & names[-1]
     shared = (names[0] & names[-1]) - {"x"}
     assert shared and all(name.startswith("buf") for name in shared)
+
+
+@pytest.mark.parametrize(
+    ("family", "problem", "variant", "is_gluon"),
+    [
+        ("softmax", Problem("softmax", 64, 50257), "cluster", True),
+        ("softmax", Problem("cross-entropy", 64, 50257), "cluster", True),
+        ("softmax", Problem("log-softmax-backward", 64, 50257), "cluster", True),
+        ("rmsnorm", Problem("rmsnorm-backward", 64, 50257), "ring", True),
+        ("rmsnorm", Problem("rmsnorm", 64, 131072), "cluster", True),
+        ("layernorm", Problem("layernorm-residual", 2092, 64161), "cluster", True),
+        ("layernorm", Problem("layernorm-residual-backward", 64, 50257), "ring", True),
+        ("layernorm", Problem("layernorm-backward", 4096, 6056), "cluster", True),
+        ("rmsnorm", Problem("rmsnorm-backward", 32768, 4096), "fused", False),
+        ("linear-cross-entropy", Problem("linear-cross-entropy", 64, 1024), "fused", False),
+        ("softmax", Problem("softmax", 64, 2048), "tiled", False),
+    ],
+)
+def test_kernels_that_may_load_by_assembly_are_told(
+    family: str, problem: Problem, variant: str, is_gluon: bool
+) -> None:
+    """And the text of each is one module, with no two functions of a name."""
+    plan = registry.family(family).plan(problem, targets.get("h200"), variant)
+    assert plan.variant == variant
+    told = describe(DescribeRequest(family, problem, plan))
+    longest = max(told, key=lambda each: len(each.source))
+    assert longest.is_gluon is is_gluon

@@ -110,6 +110,26 @@ def test_bytes_are_those_of_the_tensors_that_are_read_and_written() -> None:
     assert second.kind == "pointwise"
 
 
+def test_what_is_loaded_by_assembly_counts_by_its_tensors() -> None:
+    """Its text shows no load of x: that is not 0 bytes. The same tensor counts once."""
+    x, sums = operand("x_ptr", "x", COLUMNS, is_input=True), operand("s_ptr", "buf0", 1)
+    again = replace(x, argument="again_ptr")
+    text = SUM.replace("x_ptr + i", "s_ptr + i")
+    hidden = replace(
+        ANSWER,
+        plan=replace(ANSWER.plan, launches=ANSWER.plan.launches[:1]),
+        compiled=ANSWER.compiled[:1],
+        described=(DescribedLaunch(text, (x, again, sums), is_gluon=True),),
+    )
+    (found,) = _make_run(BASE, [hidden]).run.kernels
+    assert (found.bytes_read, found.bytes_written) == (SIZE, 2 * ROWS)
+    assert found.bytes_swept == SIZE + 2 * ROWS
+    assert found.source_facts is None
+    seen = replace(hidden, described=(DescribedLaunch(SUM, (x, sums), is_gluon=True),))
+    (found,) = _make_run(BASE, [seen]).run.kernels
+    assert found.source_facts is not None
+
+
 def test_programs_that_share_a_row_have_parts_of_it() -> None:
     first, _ = _make_run(BASE, [ANSWER]).run.kernels
     assert first.sizes == {"x": ROWS, "r0_": COLUMNS}
