@@ -17,6 +17,10 @@ VECTOR_BYTES = 16
 """The bytes that one thread loads with one instruction, at most."""
 
 
+def next_power_of_2(number: int) -> int:
+    return 1 << max(number - 1, 0).bit_length()
+
+
 def vector(problem: Problem) -> int:
     """Return the elements of the widest load."""
     return VECTOR_BYTES // ITEM_BYTES[problem.dtype]

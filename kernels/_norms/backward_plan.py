@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
-from .._elements import matrix_bytes, vector
+from .._elements import matrix_bytes, next_power_of_2, vector
 from . import cuts, ring_plan
 from .blocks import (
     Blocks,
-    _power_of_two,
     _round_up,
     has_mean,
     has_residual,
@@ -117,14 +116,14 @@ def _sum(
     mean = has_mean(problem)
     fewest = SUM_BLOCKS * target.sm_count
     block = min(
-        32 if problem.columns > 32 * target.sm_count else 16, _power_of_two(problem.columns)
+        32 if problem.columns > 32 * target.sm_count else 16, next_power_of_2(problem.columns)
     )
     while (
-        2 * block * _power_of_two(count) <= SUM_ELEMENTS
+        2 * block * next_power_of_2(count) <= SUM_ELEMENTS
         and problem.columns * (1 + mean) >= 2 * block * fewest
     ):
         block *= 2
-    rows = min(SUM_ELEMENTS // block, _power_of_two(count))
+    rows = min(SUM_ELEMENTS // block, next_power_of_2(count))
     return step(
         problem, target, Blocks("", 256), "sum_partials",
         (-(-problem.columns // block), 1 + mean, 1),
@@ -138,7 +137,7 @@ def _splits(problem: Problem, target: Target) -> tuple[Blocks, int]:
     """Return the blocks of the kernel that computes columns, and into how many parts it splits the
     rows: about two blocks for each multiprocessor, in whole lines of memory."""
     wide = vector(problem)
-    rows = min(32, _power_of_two(problem.rows))
+    rows = min(32, next_power_of_2(problem.rows))
     tile = 4 * wide
     while tile < 32 * wide and -(-problem.columns // (2 * tile)) >= 8 * target.sm_count:
         tile *= 2
@@ -157,8 +156,8 @@ def split(problem: Problem, target: Target, why: str) -> LaunchPlan:
     parts = max(1, min(wanted, -(-problem.columns // 512), 64))
     chunk = _round_up(-(-problem.columns // parts), LINE)
     parts = -(-problem.columns // chunk)
-    threads = min(256, max(32, _power_of_two(chunk) // vector(problem)))
-    sums = Blocks("split", threads, tile=min(threads * vector(problem), _power_of_two(chunk)))
+    threads = min(256, max(32, next_power_of_2(chunk) // vector(problem)))
+    sums = Blocks("split", threads, tile=min(threads * vector(problem), next_power_of_2(chunk)))
     first = step(
         problem, target, sums, "gradient_sums", (problem.rows * parts, 1, 1),
         *names({
@@ -178,7 +177,7 @@ def split(problem: Problem, target: Target, why: str) -> LaunchPlan:
     second = step(
         problem, target, blocks, "gradient_columns",
         (-(-problem.columns // blocks.tile), splits, 1), *names(given),
-        COLUMNS=problem.columns, STRIDE=problem.stride, PARTS=parts, PADDED=_power_of_two(parts),
+        COLUMNS=problem.columns, STRIDE=problem.stride, PARTS=parts, PADDED=next_power_of_2(parts),
         TILE=blocks.tile, ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=residual, MEAN=mean,
         FINAL=final, OVERLAP=target.overlaps_launches,
     )  # fmt: skip

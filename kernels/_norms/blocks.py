@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, Problem, Scalar, Target
 
-from .._elements import ITEM_BYTES, TRITON_TYPE, rows_lie_alike, vector
+from .._elements import ITEM_BYTES, TRITON_TYPE, next_power_of_2, rows_lie_alike, vector
 
 TILED = ("register-tiled", "peeled", "cooperative")
 """Variants that keep a row in its own dtype, in several tiles."""
@@ -64,16 +64,12 @@ class Blocks:
     """The registers that a thread may have, so that another block fits beside this one; 0: any."""
 
 
-def _power_of_two(at_least: int) -> int:
-    return 1 << max(at_least - 1, 0).bit_length()
-
-
 def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
 def padded_columns(problem: Problem) -> int:
-    return _power_of_two(max(problem.columns, 2 * vector(problem)))
+    return next_power_of_2(max(problem.columns, 2 * vector(problem)))
 
 
 def _rows_are_aligned(problem: Problem) -> bool:
@@ -91,7 +87,7 @@ def _tile_columns(problem: Problem, blocks: Blocks) -> int:
     if blocks.tile or blocks.variant not in TILED:
         return blocks.tile or padded_columns(problem)
     share = -(-_chunk_columns(problem, blocks.parts) // blocks.tiles)
-    return _power_of_two(max(share, 2 * vector(problem)))
+    return next_power_of_2(max(share, 2 * vector(problem)))
 
 
 def warps(blocks: Blocks, target: Target) -> int:

@@ -9,7 +9,15 @@ from math import gcd, inf
 from perfcli.errors import PerfcliError
 from perfcli.model import Problem, Target
 
-from .._elements import ITEM_BYTES, MORE_REGISTERS, VECTOR_BYTES, matrix_bytes, row_bytes, vector
+from .._elements import (
+    ITEM_BYTES,
+    MORE_REGISTERS,
+    VECTOR_BYTES,
+    matrix_bytes,
+    next_power_of_2,
+    row_bytes,
+    vector,
+)
 from .._eviction import LAST, policies, sizes_of_l2
 from . import cluster_plan
 from .blocks import (
@@ -18,7 +26,6 @@ from .blocks import (
     Blocks,
     _chunk_columns,
     _peels,
-    _power_of_two,
     _round_up,
     _rows_are_aligned,
     family,
@@ -160,7 +167,7 @@ def _fit(problem: Problem, blocks: Blocks) -> Blocks:
         tile = min(blocks.tile, padded_columns(problem))
         return replace(blocks, threads=min(blocks.threads, max(32, loads)), tile=tile)
     share = _chunk_columns(problem, blocks.parts)
-    threads = min(blocks.threads, max(32, _power_of_two(-(-share // TILE_ELEMENTS))))
+    threads = min(blocks.threads, max(32, next_power_of_2(-(-share // TILE_ELEMENTS))))
     tile = blocks.tile or threads * TILE_ELEMENTS
     return replace(blocks, threads=threads, tile=tile, tiles=-(-share // tile))
 

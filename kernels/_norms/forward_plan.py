@@ -8,14 +8,13 @@ from math import gcd
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
-from .._elements import ITEM_BYTES, TRITON_TYPE, row_bytes, vector
+from .._elements import ITEM_BYTES, TRITON_TYPE, next_power_of_2, row_bytes, vector
 from . import cluster_plan
 from .blocks import (
     POLLS,
     Blocks,
     _chunk_columns,
     _peels,
-    _power_of_two,
     _round_up,
     _tile_columns,
     _weight_width,
@@ -109,7 +108,7 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         problem, target, blocks, "tiled", (items * blocks.parts, 1, 1),
         f"{tensors} {given} eps", f"{absent} {missing}",
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),
-        CHUNK=chunk, PARTS=blocks.parts, PADDED=_power_of_two(blocks.parts),
+        CHUNK=chunk, PARTS=blocks.parts, PADDED=next_power_of_2(blocks.parts),
         APART=words_apart(blocks.parts), TILE=tile, TILES=blocks.tiles,
         ROWS=blocks.rows, SPACING=spacing, VECTOR=wide, PEEL=peel,
         RESIDUAL=has_residual(problem), MEAN=has_mean(problem),
@@ -171,7 +170,7 @@ def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         problem, target, blocks, "split_apply", (problem.rows * parts, 1, 1),
         "source weight y partial eps",
         COLUMNS=problem.columns, STRIDE=problem.columns if residual else problem.stride,
-        WIDTH=_weight_width(problem), CHUNK=chunk, PARTS=parts, PARTS_PADDED=_power_of_two(parts),
+        WIDTH=_weight_width(problem), CHUNK=chunk, PARTS=parts, PARTS_PADDED=next_power_of_2(parts),
         BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, WRITE=blocks.write,
     )  # fmt: skip
     return [*_shift(problem, target, peel), add, apply]

@@ -14,7 +14,7 @@ from math import gcd
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
-from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES
+from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES, next_power_of_2
 from .source import _input_names
 
 MOST_INPUTS = 112
@@ -152,10 +152,6 @@ def _finish_tile(columns: int, target: Target) -> int:
     columns suffice for sectors of 64 bytes."""
     wanted = next_power_of_2(max(columns // target.sm_count, 1))
     return min(max(wanted, 16), 128)
-
-
-def next_power_of_2(number: int) -> int:
-    return 1 << (max(number, 1) - 1).bit_length()
 
 
 def _input_count(problem: Problem) -> int:

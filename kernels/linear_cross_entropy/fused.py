@@ -17,17 +17,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .._overlap import INTERPRETED
 from .chunks import LOG2_E, slope_of_cap
-
-WIDE = tl.constexpr(triton.knobs.runtime.interpret)
-"""Triton's interpreter (3.6.0, 3.7.1) multiplies the bits of bfloat16 as whole numbers."""
 
 
 @triton.jit
 def _rounded(numbers, KIND: tl.constexpr):
     """Return float32 numbers as a tensor of KIND would have them. Triton's interpreter cuts the
     lower bits of bfloat16 off, where the gradient's product rounds to nearest, ties to even."""
-    if WIDE and tl.bfloat16 == KIND:
+    if INTERPRETED and tl.bfloat16 == KIND:
         bits = numbers.to(tl.int32, bitcast=True)
         bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
         numbers = bits.to(tl.float32, bitcast=True)
@@ -57,7 +55,7 @@ def tile_statistics(
         left = columns - first
         a = tl.load(x + first, mask=is_row[:, None] & (step < left)[None, :], other=0.0)
         b = tl.load(weight + first, mask=is_class[None, :] & (step < left)[:, None], other=0.0)
-        if WIDE:
+        if INTERPRETED:  # multiplies the bits of bfloat16 as whole numbers (triton 3.6.0, 3.7.1)
             a, b = a.to(tl.float32), b.to(tl.float32)
         logits = tl.dot(a, b, logits)
     # Rounded like the logits of the gradient, which are stored in x's dtype: otherwise a row's

@@ -8,7 +8,7 @@ from dataclasses import replace
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
 
-from .._elements import ITEM_BYTES, TRITON_TYPE
+from .._elements import ITEM_BYTES, TRITON_TYPE, next_power_of_2
 
 FORWARD, BACKWARD = "linear-cross-entropy", "linear-cross-entropy-backward"
 OPERATIONS = {
@@ -87,10 +87,6 @@ def _check(problem: Problem, variant: str | None) -> None:
         )
 
 
-def _power_of_two(least: int) -> int:
-    return 1 << (least - 1).bit_length()
-
-
 # --- chunks ---------------------------------------------------------------------------------------
 
 GRADIENTS_PER_CHUNK = 24
@@ -138,7 +134,7 @@ def _cost_of_class(problem: Problem, target: Target, chunk: int) -> float:
 
 def _plan_chunks(problem: Problem, target: Target) -> LaunchPlan:
     chunk = chunk_of(problem, target)
-    block = min(BLOCK, _power_of_two(chunk))
+    block = min(BLOCK, next_power_of_2(chunk))
     element = f"*{TRITON_TYPE[problem.dtype]}"
     arguments = {"logits_ptr": element, "target_ptr": "*i64"}
     name, integers = "chunk_gradient", ["first", "columns", "stride"]
@@ -217,7 +213,7 @@ def _why_not_fused(problem: Problem) -> str:
 def _tile_of(problem: Problem, target: Target) -> tuple[int, int]:
     """Return the rows and classes of a tile: as few classes as make one wave, or as many as there
     is shared memory for."""
-    rows = min(max(_power_of_two(problem.rows), LEAST_TILE_ROWS), MOST_TILE_ROWS)
+    rows = min(max(next_power_of_2(problem.rows), LEAST_TILE_ROWS), MOST_TILE_ROWS)
     each = TILE_STEP * TILE_STAGES * ITEM_BYTES[problem.dtype]
     room = target.shared_bytes_per_block_optin
     sizes = [n for n in TILE_CLASSES if rows * n <= MOST_TILE_ELEMENTS]
@@ -251,8 +247,8 @@ def _plan_tiles(problem: Problem, target: Target, rows: int, classes: int) -> La
     reduction = reduction_of(problem)
     tiles = -(-classes_of(problem) // classes)
     row_tiles = -(-problem.rows // rows)
-    joined_rows = min(_power_of_two(problem.rows), JOINED_ROWS)
-    joined_tiles = min(_power_of_two(tiles), max(JOINED // joined_rows, 1))
+    joined_rows = min(next_power_of_2(problem.rows), JOINED_ROWS)
+    joined_tiles = min(next_power_of_2(tiles), max(JOINED // joined_rows, 1))
     floats = dict.fromkeys(("peaks_ptr", "totals_ptr", "sums_ptr", "picked_ptr"), "*fp32")
     arrays = {"x_ptr": element, "weight_ptr": element, "target_ptr": "*i64", **floats}
     warps = max(1, WARPS * 32 // target.warp_size)

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
 
-from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES
+from .._elements import ITEM_BYTES, TRITON_TYPE, VECTOR_BYTES, next_power_of_2
 from ..column_sum.plan import (
     equal_splits,
     finish_launch,
     last_power_of_2,
-    next_power_of_2,
 )
 from .source import _reads_of
 

@@ -106,7 +106,7 @@ def _source(function: Any, launch: KernelLaunch) -> Any:
 def _source_type(function: Any) -> Any:
     """Return the class that Triton's launcher makes sources of: functions written in Gluon have
     their own."""
-    if getattr(function, "is_gluon", bool)():
+    if describing.is_gluon(function):
         from triton.experimental.gluon._runtime import GluonASTSource
 
         return GluonASTSource

@@ -69,10 +69,10 @@ def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
 
 
 def _describe_launch(function: Any, operands: tuple[Operand, ...]) -> DescribedLaunch:
-    return DescribedLaunch(_source_of(function), operands, _is_gluon(function))
+    return DescribedLaunch(_source_of(function), operands, is_gluon(function))
 
 
-def _is_gluon(function: Any) -> bool:
+def is_gluon(function: Any) -> bool:
     return bool(getattr(function, "is_gluon", bool)())
 
 
@@ -119,10 +119,10 @@ def _source_of(function: Any) -> str:
     found: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     _collect(function, found, constants)
-    is_gluon = _is_gluon(function)
-    header = _HEADER + _GLUON_HEADER if is_gluon else _HEADER
+    in_gluon = is_gluon(function)
+    header = _HEADER + _GLUON_HEADER if in_gluon else _HEADER
     lines = [header, *(f"{n} = tl.constexpr({v!r})" for n, v in constants.items()), ""]
-    decorator = "@gluon.jit" if is_gluon else "@triton.jit"
+    decorator = "@gluon.jit" if in_gluon else "@triton.jit"
     texts = [f"{decorator}\n{_text(each)}\n" for each in reversed(found.values())]
     return "\n".join([*lines, *texts])
 
